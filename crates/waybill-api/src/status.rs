@@ -1,0 +1,205 @@
+//! The `Status` object: the one form in which the API refuses.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::field::FieldError;
+
+/// `v1.Status`, the answer to a request that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    api_version: String,
+    kind: String,
+    metadata: Metadata,
+    status: String,
+    message: String,
+    reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    details: Option<StatusDetails>,
+    code: u16,
+}
+
+/// What the failure was about, and every single cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusDetails {
+    /// Name of the object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its API group; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Its kind.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// One cause per offending field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<StatusCause>,
+}
+
+/// One reason for the failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusCause {
+    /// Machine-readable kind of fault, such as `FieldValueInvalid`.
+    pub reason: String,
+    /// The fault in words.
+    pub message: String,
+    /// Path of the field.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+/// The object that a status speaks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// Its API group; empty for the core group.
+    pub group: &'a str,
+    /// Its kind.
+    pub kind: &'a str,
+    /// Its name; may be empty when the object has only a `generateName`.
+    pub name: &'a str,
+}
+
+/// List metadata that `Status` carries and never fills.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Metadata {}
+
+impl Status {
+    /// 422: the request was understood, and `errors` say why the object is refused (OP-1).
+    pub fn invalid(subject: Subject<'_>, errors: &[FieldError]) -> Self {
+        let kind = match subject.group {
+            "" => subject.kind.to_owned(),
+            group => format!("{}.{group}", subject.kind),
+        };
+        let message = format!("{kind} {:?} is invalid: {}", subject.name, aggregate(errors));
+        let details = StatusDetails {
+            name: subject.name.to_owned(),
+            group: subject.group.to_owned(),
+            kind: subject.kind.to_owned(),
+            causes: errors.iter().map(StatusCause::from).collect(),
+        };
+        Self::failure(422, "Invalid", message, Some(details))
+    }
+
+    /// 400: the request could not be decoded.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::failure(400, "BadRequest", message.into(), None)
+    }
+
+    /// The HTTP status code.
+    pub fn code(&self) -> u16 {
+        self.code
+    }
+
+    /// The machine-readable reason.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The failure in words.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What it was about, if known.
+    pub fn details(&self) -> Option<&StatusDetails> {
+        self.details.as_ref()
+    }
+
+    fn failure(code: u16, reason: &str, message: String, details: Option<StatusDetails>) -> Self {
+        Self {
+            api_version: "v1".to_owned(),
+            kind: "Status".to_owned(),
+            metadata: Metadata {},
+            status: "Failure".to_owned(),
+            message,
+            reason: reason.to_owned(),
+            details,
+            code,
+        }
+    }
+}
+
+impl From<&FieldError> for StatusCause {
+    fn from(error: &FieldError) -> Self {
+        Self {
+            reason: error.kind().reason().to_owned(),
+            message: error.body(),
+            field: error.path().to_string(),
+        }
+    }
+}
+
+/// One error stands alone; several stand in brackets, and equal ones once, as upstream prints them.
+fn aggregate(errors: &[FieldError]) -> String {
+    let mut seen = HashSet::new();
+    let texts: Vec<_> =
+        errors.iter().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
+    match texts.as_slice() {
+        [text] => text.clone(),
+        _ => format!("[{}]", texts.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::field::FieldPath;
+
+    const POD: Subject<'_> = Subject { group: "", kind: "Pod", name: "web" };
+
+    #[test]
+    fn validation_errors_answer_422_with_one_cause_per_field_op_1() {
+        let env = FieldPath::new("spec").child("containers").index(0).child("env").index(0);
+        let errors = [
+            FieldError::required(env.child("name"), ""),
+            FieldError::invalid(env.child("valueFrom"), "", "must specify one of: `fieldRef`"),
+        ];
+        let status = serde_json::to_value(Status::invalid(POD, &errors)).unwrap();
+        assert_eq!(
+            status,
+            json!({
+                "apiVersion": "v1",
+                "kind": "Status",
+                "metadata": {},
+                "status": "Failure",
+                "message": "Pod \"web\" is invalid: [spec.containers[0].env[0].name: Required \
+                    value, spec.containers[0].env[0].valueFrom: Invalid value: \"\": must specify \
+                    one of: `fieldRef`]",
+                "reason": "Invalid",
+                "details": {
+                    "name": "web",
+                    "kind": "Pod",
+                    "causes": [
+                        {
+                            "reason": "FieldValueRequired",
+                            "message": "Required value",
+                            "field": "spec.containers[0].env[0].name",
+                        },
+                        {
+                            "reason": "FieldValueInvalid",
+                            "message": "Invalid value: \"\": must specify one of: `fieldRef`",
+                            "field": "spec.containers[0].env[0].valueFrom",
+                        },
+                    ],
+                },
+                "code": 422,
+            })
+        );
+    }
+
+    #[test]
+    fn one_error_stands_without_brackets_and_groups_are_named() {
+        let class = Subject { group: "storage.k8s.io", kind: "ProviderClass", name: "c" };
+        let driver = FieldError::required(FieldPath::new("spec").child("driver"), "");
+        let status = Status::invalid(class, &[driver.clone(), driver]);
+        assert_eq!(
+            status.message(),
+            "ProviderClass.storage.k8s.io \"c\" is invalid: spec.driver: Required value"
+        );
+        assert_eq!(status.details().unwrap().causes.len(), 2);
+    }
+}
