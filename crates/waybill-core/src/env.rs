@@ -1,10 +1,10 @@
 //! Environment variables: names, values, origins, files, expansion and precedence.
 
-pub mod name;
-pub mod value;
-pub mod origin;
-pub mod limits;
-pub mod file;
 pub mod dotenv;
 pub mod expand;
+pub mod file;
+pub mod limits;
 pub mod merge;
+pub mod name;
+pub mod origin;
+pub mod value;

@@ -422,7 +422,8 @@ mod tests {
 
     #[test]
     fn every_bad_line_is_reported_and_no_value_is_quoted() {
-        let errors = rewrite(b"A=$SECRET\nB=ok\nC=it's-SECRET\n", NameRules::Relaxed).err().unwrap();
+        let errors =
+            rewrite(b"A=$SECRET\nB=ok\nC=it's-SECRET\n", NameRules::Relaxed).err().unwrap();
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,

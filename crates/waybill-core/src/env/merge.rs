@@ -128,8 +128,9 @@ impl Environment {
     /// The entry called `name`, compared byte for byte (NAME-14).
     pub fn get(&self, name: &[u8]) -> Option<&Entry> {
         let hash = self.hasher.hash_one(name);
-        let same =
-            |&at: &usize| self.entries.get(at).is_some_and(|entry| entry.var.name.as_bytes() == name);
+        let same = |&at: &usize| {
+            self.entries.get(at).is_some_and(|entry| entry.var.name.as_bytes() == name)
+        };
         self.positions.find(hash, same).and_then(|&at| self.entries.get(at))
     }
 

@@ -106,6 +106,9 @@ mod tests {
     fn debug_output_never_shows_a_value() {
         let plain = EnvValue::plain(*b"hunter2").unwrap();
         let secret = EnvValue::secret(b"hunter2".to_vec()).unwrap();
-        assert_eq!(format!("{plain:?} {secret:?}"), "EnvValue(plain, 7 bytes) EnvValue(secret, 7 bytes)");
+        assert_eq!(
+            format!("{plain:?} {secret:?}"),
+            "EnvValue(plain, 7 bytes) EnvValue(secret, 7 bytes)"
+        );
     }
 }

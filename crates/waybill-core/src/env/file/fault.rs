@@ -18,8 +18,10 @@ pub struct EnvFileError {
 impl EnvFileError {
     pub(super) fn locate(text: &[u8], fault: Fault) -> Self {
         let position = Position::of(text, fault.at);
-        let opened_line =
-            fault.opened.map(|at| Position::of(text, at).line).filter(|&line| line != position.line);
+        let opened_line = fault
+            .opened
+            .map(|at| Position::of(text, at).line)
+            .filter(|&line| line != position.line);
         Self { fault: fault.kind, position, opened_line }
     }
 

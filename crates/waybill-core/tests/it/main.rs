@@ -1,0 +1,9 @@
+//! Tests of the public face of `waybill-core`.
+
+mod bash;
+mod bash_difference;
+mod dotenv_laws;
+mod env_file_generator;
+mod file_rules;
+mod merge_laws;
+mod vectors;
