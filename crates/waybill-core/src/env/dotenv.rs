@@ -20,23 +20,29 @@ use crate::secret::SecretBytes;
 ///
 /// What comes back parses as an [`EnvFile`]; a file that already does keeps its variables.
 pub fn rewrite(text: &[u8], rules: NameRules) -> Result<SecretBytes, Vec<DotenvError>> {
-    let too_long = |length| DotenvError {
-        fault: DotenvFault::File(EnvFileFault::FileTooLong { length }),
+    let too_long = || DotenvError {
+        fault: DotenvFault::File(EnvFileFault::FileTooLong),
         position: Position::of(text, FILE_BYTES.min(text.len())),
+        opened_line: None,
     };
     if text.len() > FILE_BYTES {
-        return Err([too_long(text.len())].into());
+        return Err([too_long()].into());
     }
     let mut rewriter = Rewriter::new(text, rules);
     let mut errors = Vec::new();
     while rewriter.at < text.len() {
         if let Err((fault, at)) = rewriter.line() {
-            errors.push(DotenvError { fault, position: Position::of(text, at) });
+            let position = Position::of(text, at);
+            let opened_line = rewriter
+                .opened
+                .map(|opened| Position::of(text, opened).line())
+                .filter(|&line| line != position.line());
+            errors.push(DotenvError { fault, position, opened_line });
             rewriter.skip_line(at);
         }
     }
     if rewriter.out.len() > FILE_BYTES {
-        errors.push(too_long(rewriter.out.len()));
+        errors.push(too_long());
     }
     if errors.is_empty() { Ok(SecretBytes::from(rewriter.out)) } else { Err(errors) }
 }
@@ -47,6 +53,7 @@ pub fn rewrite(text: &[u8], rules: NameRules) -> Result<SecretBytes, Vec<DotenvE
 pub struct DotenvError {
     fault: DotenvFault,
     position: Position,
+    opened_line: Option<usize>,
 }
 
 impl DotenvError {
@@ -58,6 +65,11 @@ impl DotenvError {
     /// Where.
     pub fn position(&self) -> Position {
         self.position
+    }
+
+    /// For a fault in or behind a value of several lines: the line where that value began.
+    pub fn opened_line(&self) -> Option<usize> {
+        self.opened_line
     }
 }
 
@@ -119,6 +131,8 @@ struct Rewriter<'a> {
     at: usize,
     rules: NameRules,
     out: Vec<u8>,
+    /// Where the value of the current line began.
+    opened: Option<usize>,
 }
 
 impl<'a> Rewriter<'a> {
@@ -127,11 +141,12 @@ impl<'a> Rewriter<'a> {
         let at = if text.starts_with(bom) { bom.len() } else { 0 };
         // Each line grows by two quotes, a space and a line break at most, so `out` never moves.
         let lines = memchr_iter(b'\n', text).count() + 1;
-        Self { text, at, rules, out: Vec::with_capacity(text.len() + 4 * lines) }
+        Self { text, at, rules, out: Vec::with_capacity(text.len() + 4 * lines), opened: None }
     }
 
     /// Rewrites one line, or one assignment of several.
     fn line(&mut self) -> Result<(), Refusal> {
+        self.opened = None;
         self.skip_blanks();
         match self.peek() {
             None => Ok(()),
@@ -185,6 +200,7 @@ impl<'a> Rewriter<'a> {
     fn value(&mut self) -> Result<(), Refusal> {
         self.out.push(b'\'');
         let (opened, start) = (self.at, self.out.len());
+        self.opened = Some(opened);
         match self.peek() {
             Some(b'\'') => self.single_quoted()?,
             Some(b'"') => self.double_quoted()?,

@@ -118,11 +118,8 @@ pub enum EnvFileFault {
     #[error("export is not supported")]
     Export,
     /// More than 64 KiB.
-    #[error("the file is {length} bytes long, at most {FILE_BYTES} are allowed")]
-    FileTooLong {
-        /// The length of the file.
-        length: usize,
-    },
+    #[error("the file has more than {FILE_BYTES} bytes, which is the most that is allowed")]
+    FileTooLong,
     /// Text without `=`.
     #[error("this is neither a comment nor an assignment: there is no =")]
     MissingEquals,
@@ -181,7 +178,7 @@ impl EnvFileFault {
             Self::EmptyName => "empty-name",
             Self::EmptyValue => "empty-value",
             Self::Export => "export",
-            Self::FileTooLong { .. } => "file-too-long",
+            Self::FileTooLong => "file-too-long",
             Self::MissingEquals => "missing-equals",
             Self::NameCharacter => "name-character",
             Self::NameForm => "name-form",

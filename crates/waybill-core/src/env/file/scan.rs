@@ -58,12 +58,22 @@ impl<'a> Scanner<'a> {
     /// Moves behind the line of `fault`, so that the next step reads something new.
     pub(super) fn recover(&mut self, fault: Fault) {
         let from = match fault.kind {
-            EnvFileFault::FileTooLong { .. } | EnvFileFault::Unterminated => self.text.len(),
+            EnvFileFault::FileTooLong | EnvFileFault::Unterminated => self.text.len(),
             EnvFileFault::ByteOrderMark => {
                 self.at = BYTE_ORDER_MARK.len();
                 return;
             }
             EnvFileFault::DoubleQuotes => self.after_double_quotes(fault.at),
+            EnvFileFault::Append
+            | EnvFileFault::ArrayElement
+            | EnvFileFault::EmptyName
+            | EnvFileFault::Export
+            | EnvFileFault::NameCharacter
+            | EnvFileFault::NameForm
+            | EnvFileFault::NameTooLong { .. }
+            | EnvFileFault::ShellCharacter
+            | EnvFileFault::SpaceAfterEquals
+            | EnvFileFault::SpaceBeforeEquals => self.after_single_quotes(fault.at),
             // A length is wrong, the form is not: only what follows the value is unread.
             EnvFileFault::ValueTooLong { length } => fault.at + length + 2,
             _ => fault.at,
@@ -75,9 +85,8 @@ impl<'a> Scanner<'a> {
     }
 
     fn check_start(&self) -> Result<(), Fault> {
-        let length = self.text.len();
-        if length > FILE_BYTES {
-            return fault(EnvFileFault::FileTooLong { length }, FILE_BYTES);
+        if self.text.len() > FILE_BYTES {
+            return fault(EnvFileFault::FileTooLong, FILE_BYTES);
         }
         if self.text.starts_with(BYTE_ORDER_MARK) {
             return fault(EnvFileFault::ByteOrderMark, 0);
@@ -139,7 +148,8 @@ impl<'a> Scanner<'a> {
         let length = match memchr2(b'\'', 0, rest) {
             None => return fault(EnvFileFault::Unterminated, quote),
             Some(at) if rest.get(at) == Some(&0) => {
-                return fault(EnvFileFault::Nul, quote + 1 + at);
+                let at = quote + 1 + at;
+                return Err(Fault { kind: EnvFileFault::Nul, at, opened: Some(quote) });
             }
             Some(length) => length,
         };
@@ -220,6 +230,19 @@ impl<'a> Scanner<'a> {
             Some(_) => EnvFileFault::Unquoted,
         };
         fault(kind, self.at)
+    }
+
+    /// The offset behind the first single-quoted string after `from`, if one opens on that line; it
+    /// may end on a later one.
+    fn after_single_quotes(&self, from: usize) -> usize {
+        let rest = self.rest(from);
+        match memchr2(b'\'', b'\n', rest) {
+            Some(open) if rest.get(open) == Some(&b'\'') => {
+                let inside = from + open + 1;
+                memchr(b'\'', self.rest(inside)).map_or(from, |length| inside + length + 1)
+            }
+            _ => from,
+        }
     }
 
     /// The offset behind the double-quoted string at `quote`, or just behind the quote if it does

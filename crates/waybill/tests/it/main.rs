@@ -1,0 +1,4 @@
+//! Black-box tests of the `waybill` binary.
+
+mod envfile;
+mod run;
