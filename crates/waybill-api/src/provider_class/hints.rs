@@ -1,0 +1,264 @@
+//! The limits that a class sets for calls to its driver (OP-30).
+//!
+//! The API server refuses a class with a bad hint. The node agent, which may meet a class that was
+//! stored before, uses the good ones and counts the bad (OP-39); so reading yields both.
+
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
+
+/// Parameter: longest time for one call, as Go writes durations.
+pub const RPC_TIMEOUT: &str = "envInjection.rpcTimeout";
+
+/// Parameter: most bytes over all values of one answer.
+pub const MAX_PAYLOAD_BYTES: &str = "envInjection.maxPayloadBytes";
+
+/// Parameter: most bytes in one value.
+pub const MAX_VALUE_BYTES: &str = "envInjection.maxValueBytes";
+
+/// Parameter: most calls at the same time.
+pub const MAX_IN_FLIGHT: &str = "envInjection.maxInFlight";
+
+/// Highest [`RPC_TIMEOUT`].
+pub const RPC_TIMEOUT_CEILING: Duration = Duration::from_secs(60);
+
+/// Highest [`MAX_PAYLOAD_BYTES`] and [`MAX_VALUE_BYTES`].
+pub const BYTES_CEILING: u32 = 1 << 20;
+
+/// Highest [`MAX_IN_FLIGHT`].
+pub const IN_FLIGHT_CEILING: u32 = 1000;
+
+/// The hints of one class; `None` where it gives none, or a bad one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// Longest time for one call; never zero.
+    pub rpc_timeout: Option<Duration>,
+    /// Most bytes over all values of one answer.
+    pub max_payload_bytes: Option<NonZeroU32>,
+    /// Most bytes in one value.
+    pub max_value_bytes: Option<NonZeroU32>,
+    /// Most calls at the same time.
+    pub max_in_flight: Option<NonZeroU32>,
+}
+
+impl Hints {
+    /// Reads the hints among `parameters`, and what is wrong with the others.
+    pub fn read(parameters: &BTreeMap<String, String>) -> (Self, Vec<HintError>) {
+        let mut errors = Vec::new();
+        let mut number = |parameter, ceiling| {
+            let text = parameters.get(parameter)?;
+            let error = HintError::Number { parameter, ceiling };
+            parse_number(text, ceiling).or_else(|| {
+                errors.push(error);
+                None
+            })
+        };
+        let mut hints = Self {
+            rpc_timeout: None,
+            max_payload_bytes: number(MAX_PAYLOAD_BYTES, BYTES_CEILING),
+            max_value_bytes: number(MAX_VALUE_BYTES, BYTES_CEILING),
+            max_in_flight: number(MAX_IN_FLIGHT, IN_FLIGHT_CEILING),
+        };
+        if let Some(text) = parameters.get(RPC_TIMEOUT) {
+            hints.rpc_timeout = parse_duration(text)
+                .filter(|timeout| !timeout.is_zero() && *timeout <= RPC_TIMEOUT_CEILING);
+            if hints.rpc_timeout.is_none() {
+                errors.push(HintError::Timeout);
+            }
+        }
+        (hints, errors)
+    }
+}
+
+/// A hint that says nothing usable. The text states the rule and never the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HintError {
+    /// Not a number, or not in its range.
+    #[error("must be a whole number from 1 to {ceiling}")]
+    Number {
+        /// The parameter at fault.
+        parameter: &'static str,
+        /// The highest number allowed.
+        ceiling: u32,
+    },
+    /// Not a duration, or not in its range.
+    #[error("must be a duration above 0 and up to 60s, such as 500ms, 5s or 1m")]
+    Timeout,
+}
+
+impl HintError {
+    /// The parameter at fault.
+    pub fn parameter(&self) -> &'static str {
+        match self {
+            Self::Number { parameter, .. } => parameter,
+            Self::Timeout => RPC_TIMEOUT,
+        }
+    }
+}
+
+fn parse_number(text: &str, ceiling: u32) -> Option<NonZeroU32> {
+    // `parse` would take a plus sign.
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok().filter(|number: &NonZeroU32| number.get() <= ceiling)
+}
+
+/// Parses what Go's `time.ParseDuration` takes, without a sign: `1m30s`, `1.5s`, `500ms`.
+///
+/// Digits beyond the nanosecond are dropped.
+fn parse_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    if text.is_empty() {
+        return None;
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let (whole, after) = split_digits(rest);
+        let (fraction, after) = match after.strip_prefix('.') {
+            Some(after) => split_digits(after),
+            None => ("", after),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        let unit_ends = after.find(|c: char| c.is_ascii_digit() || c == '.');
+        let (unit, after) = after.split_at(unit_ends.unwrap_or(after.len()));
+        let nanos = scale(whole, fraction, nanos_per(unit)?)?;
+        total = total.checked_add(Duration::from_nanos(nanos))?;
+        rest = after;
+    }
+    Some(total)
+}
+
+fn split_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+fn nanos_per(unit: &str) -> Option<u64> {
+    match unit {
+        "ns" => Some(1),
+        // The micro sign and the Greek letter, as in Go.
+        "us" | "\u{b5}s" | "\u{3bc}s" => Some(1_000),
+        "ms" => Some(1_000_000),
+        "s" => Some(1_000_000_000),
+        "m" => Some(60 * 1_000_000_000),
+        "h" => Some(3_600 * 1_000_000_000),
+        _ => None,
+    }
+}
+
+/// `whole.fraction` times `unit`; `None` if it is too large.
+fn scale(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // Each digit divides the unit by ten; when nothing is left the others cannot count.
+    let mut place = unit;
+    let mut nanos = whole.checked_mul(unit)?;
+    for digit in fraction.bytes() {
+        place /= 10;
+        nanos = nanos.checked_add(place * u64::from(digit - b'0'))?;
+    }
+    Some(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_timeout(text: &str, expected: Option<Duration>) {
+        let (hints, errors) = Hints::read(&[(RPC_TIMEOUT.into(), text.into())].into());
+        assert_eq!(hints.rpc_timeout, expected, "{text:?}");
+        assert_eq!(errors.is_empty(), expected.is_some(), "{text:?}");
+    }
+
+    #[track_caller]
+    fn check_number(parameter: &'static str, text: &str, expected: Option<u32>) {
+        let (hints, errors) = Hints::read(&[(parameter.into(), text.into())].into());
+        let found = match parameter {
+            MAX_PAYLOAD_BYTES => hints.max_payload_bytes,
+            MAX_VALUE_BYTES => hints.max_value_bytes,
+            _ => hints.max_in_flight,
+        };
+        assert_eq!(found.map(NonZeroU32::get), expected, "{parameter} {text:?}");
+        let at_fault: Vec<_> = errors.iter().map(HintError::parameter).collect();
+        let expected_faults = if expected.is_some() { vec![] } else { vec![parameter] };
+        assert_eq!(at_fault, expected_faults, "{parameter} {text:?}");
+    }
+
+    #[test]
+    fn timeouts_are_go_durations_op_30() {
+        let millis = |number| Some(Duration::from_millis(number));
+        check_timeout("500ms", millis(500));
+        check_timeout("5s", millis(5_000));
+        check_timeout("0m30s", millis(30_000));
+        check_timeout("1m", millis(60_000));
+        check_timeout("1.5s", millis(1_500));
+        check_timeout(".5s", millis(500));
+        check_timeout("1.s", millis(1_000));
+        check_timeout("1s500ms", millis(1_500));
+        check_timeout("1ns", Some(Duration::from_nanos(1)));
+        check_timeout("2us3\u{b5}s4\u{3bc}s", Some(Duration::from_micros(9)));
+        for bad in ["", "5", "s", ".s", "5 s", " 5s", "-5s", "+5s", "5sec", "5S", "1m30", "1..5s"] {
+            check_timeout(bad, None);
+        }
+    }
+
+    #[test]
+    fn timeouts_have_a_ceiling_and_are_never_zero_op_30() {
+        check_timeout("60s", Some(Duration::from_secs(60)));
+        check_timeout("60.000000001s", None);
+        check_timeout("1m30s", None);
+        check_timeout("0", None);
+        check_timeout("0s", None);
+        check_timeout("0.1ns", None);
+        check_timeout("99999999999999999999h", None);
+        check_timeout("9999999999999h", None);
+    }
+
+    #[test]
+    fn numbers_have_a_ceiling_and_are_never_zero_op_30() {
+        for bytes in [MAX_PAYLOAD_BYTES, MAX_VALUE_BYTES] {
+            check_number(bytes, "1", Some(1));
+            check_number(bytes, "1048576", Some(1_048_576));
+            check_number(bytes, "1048577", None);
+        }
+        check_number(MAX_IN_FLIGHT, "1000", Some(1000));
+        check_number(MAX_IN_FLIGHT, "1001", None);
+        for bad in ["", "0", "-1", "+1", "1.0", "1e3", " 1", "1Mi", "99999999999999999999"] {
+            check_number(MAX_IN_FLIGHT, bad, None);
+        }
+    }
+
+    #[test]
+    fn good_hints_are_kept_beside_bad_ones_op_39() {
+        let parameters = [
+            (RPC_TIMEOUT.to_owned(), "never".to_owned()),
+            (MAX_PAYLOAD_BYTES.to_owned(), "0".to_owned()),
+            (MAX_IN_FLIGHT.to_owned(), "7".to_owned()),
+        ];
+        let (hints, errors) = Hints::read(&parameters.into());
+        assert_eq!(hints, Hints { max_in_flight: NonZeroU32::new(7), ..Hints::default() });
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "must be a whole number from 1 to 1048576",
+                "must be a duration above 0 and up to 60s, such as 500ms, 5s or 1m",
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "[0-9.a-zµ]{0,40}|\\PC*") {
+            for parameter in [RPC_TIMEOUT, MAX_VALUE_BYTES] {
+                Hints::read(&[(parameter.to_owned(), text.clone())].into());
+            }
+        }
+    }
+}
