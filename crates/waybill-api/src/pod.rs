@@ -1,13 +1,17 @@
 //! The environment of a pod, as its spec defines it.
 //!
 //! Objects are JSON documents; [`PodEnvSpec`] is a view of the few fields that decide the variables
-//! of its containers. [`drop_disabled_fields`] is applied to the document first.
+//! of its containers. [`drop_disabled_fields`] is applied to the document first, then [`validate`]
+//! judges the view under the [`EnvRules`] that were chosen once for the whole object.
 
 mod disabled;
 mod divisor;
 mod embed;
 mod env;
 mod json;
+mod name_use;
+mod rules;
+mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +30,9 @@ pub use self::{
         CsiSecretSelector, EnvFromSource, EnvSource, EnvVar, EnvVarSource, FileKeySelector,
         HiddenText, KeySelector, ObjectFieldSelector, ResourceFieldSelector,
     },
+    name_use::{NameRole, NameUse, strict_name_findings},
+    rules::{EnvOptions, EnvRules},
+    validate::{validate, warnings},
 };
 
 /// The parts of a pod spec that concern environments; all else is ignored.
@@ -65,6 +72,13 @@ impl PodEnvSpec {
         .flat_map(|(kind, list)| {
             list.iter().enumerate().map(move |(position, container)| (kind, position, container))
         })
+    }
+
+    /// Every source of a variable, in all containers.
+    fn sources(&self) -> impl Iterator<Item = &EnvVarSource> {
+        self.all_containers()
+            .flat_map(|(_, _, container)| &container.env)
+            .filter_map(|variable| variable.value_from.as_ref())
     }
 }
 
