@@ -1,0 +1,148 @@
+//! `csiSecretRef`: a value that a CSI driver fetches.
+//!
+//! Whether the class exists and allows the key is not a question of shape; admission asks it
+//! (CSI-13).
+
+use waybill_core::id::DriverName;
+
+use crate::{
+    field::{ErrorList, FieldError, FieldPath},
+    names::subdomain_faults,
+    pod::{CsiSecretSelector, EnvRules},
+};
+
+/// Checks the reference that stands at `path`.
+pub(super) fn check(
+    rules: &EnvRules,
+    reference: &CsiSecretSelector,
+    path: &FieldPath,
+    errors: &mut ErrorList,
+) {
+    if !rules.allows_csi_secret_ref() {
+        let detail = "CSIDirectEnvInjection feature gate is not enabled";
+        errors.push(FieldError::forbidden(path.clone(), detail));
+        return;
+    }
+    let CsiSecretSelector { driver, provider_class_name, key, parameters: _, optional } = reference;
+    if driver.is_empty() {
+        errors.push(FieldError::required(path.child("driver"), "driver name is required"));
+    } else if DriverName::parse(driver).is_err() {
+        errors.push(FieldError::invalid(path.child("driver"), driver, DRIVER_RULE));
+    }
+    let class_path = path.child("providerClassName");
+    if provider_class_name.is_empty() {
+        errors.push(FieldError::required(class_path, "providerClassName is required"));
+    } else {
+        let faults = subdomain_faults(provider_class_name);
+        super::push_faults(faults, provider_class_name, &class_path, errors);
+    }
+    if key.is_empty() {
+        errors.push(FieldError::required(path.child("key"), "key is required"));
+    }
+    if *optional && !rules.allows_csi_optional() {
+        errors.push(FieldError::forbidden(path.child("optional"), OPTIONAL_RULE));
+    }
+}
+
+/// The rule of [`DriverName`], in the words of an API error.
+const DRIVER_RULE: &str = "a CSI driver name must have at most 63 characters, consist of \
+    alphanumeric characters, '-' or '.', and start and end with an alphanumeric character";
+
+/// OP-33.
+const OPTIONAL_RULE: &str = "may be true only from emulated version 1.37 on, or with the option \
+    csiEnvOptional";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        gates::{FeatureGate, FeatureGates, KubeVersion},
+        pod::{
+            EnvOptions,
+            validate::testing::{check_source, check_source_under},
+        },
+    };
+
+    fn reference() -> Value {
+        json!({"driver": "os.csi.waybill.dev", "providerClassName": "vault-secrets", "key": "a/b"})
+    }
+
+    /// [`reference`] with one field replaced.
+    fn with(field: &str, value: impl Into<Value>) -> Value {
+        let mut changed = reference();
+        changed[field] = value.into();
+        json!({"csiSecretRef": changed})
+    }
+
+    #[test]
+    fn a_whole_reference_passes_csi_09() {
+        check_source(&json!({"csiSecretRef": reference()}), &[]);
+        check_source(&with("parameters", json!({"vaultRole": "x"})), &[]);
+        check_source(&with("optional", true), &[]);
+        check_source(&with("key", "any text: é"), &[]);
+    }
+
+    #[test]
+    fn missing_fields_are_reported_at_once_csi_11() {
+        check_source(
+            &json!({"csiSecretRef": {}}),
+            &[
+                "csiSecretRef.driver: Required value: driver name is required",
+                "csiSecretRef.providerClassName: Required value: providerClassName is required",
+                "csiSecretRef.key: Required value: key is required",
+            ],
+        );
+    }
+
+    /// CSI-10: one error, and not the missing fields as well.
+    #[test]
+    fn the_gate_off_forbids_and_says_no_more_csi_10() {
+        let off = EnvRules::for_create(&FeatureGates::new(KubeVersion::NEWEST));
+        let forbidden =
+            "csiSecretRef: Forbidden: CSIDirectEnvInjection feature gate is not enabled";
+        for source in [json!({"csiSecretRef": {}}), json!({"csiSecretRef": reference()})] {
+            check_source_under(&off, &source, &[forbidden]);
+        }
+    }
+
+    #[test]
+    fn drivers_are_names_fit_for_a_directory() {
+        for bad in ["..", "../x", "a/b", "-a", "a.", "a b", "a\0", &"x".repeat(64)] {
+            let shown = bad.replace('\0', "\\x00");
+            check_source(
+                &with("driver", bad),
+                &[&format!("csiSecretRef.driver: Invalid value: \"{shown}\": {DRIVER_RULE}")],
+            );
+        }
+    }
+
+    #[test]
+    fn classes_are_subdomains() {
+        let source = with("providerClassName", "Vault");
+        check_source(
+            &source,
+            &["csiSecretRef.providerClassName: Invalid value: \"Vault\": a \
+            lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' \
+            or '.', and must start and end with an alphanumeric character (e.g. 'example.com', \
+            regex used for validation is \
+            '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"],
+        );
+    }
+
+    #[test]
+    fn optional_is_forbidden_before_its_version_op_33() {
+        let gates = FeatureGates::new(KubeVersion::parse("1.36").unwrap());
+        let gates = gates.with(FeatureGate::CsiDirectEnvInjection, true).unwrap();
+        let rules = EnvRules::for_create(&gates);
+        check_source_under(&rules, &with("optional", false), &[]);
+        check_source_under(
+            &rules,
+            &with("optional", true),
+            &[&format!("csiSecretRef.optional: Forbidden: {OPTIONAL_RULE}")],
+        );
+        let options = EnvOptions { csi_env_optional: true, ..EnvOptions::default() };
+        check_source_under(&rules.with_options(options), &with("optional", true), &[]);
+    }
+}
