@@ -1,1 +1,69 @@
-fn main() {}
+//! The chores of this repository, as `cargo xtask <command>`.
+//!
+//! A chore is here when it is more than one cargo call, or when it checks a rule of the house that
+//! no compiler knows. It relies on cargo and git, and it never changes a tracked file.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer tool talks to the terminal; no part of the product calls it"
+)]
+
+mod markdown;
+mod process;
+mod repository;
+mod source;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::repository::Repository;
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: &Chore) -> Result<()> {
+    let repository = Repository::here()?;
+    match chore {
+        Chore::Tidy => tidy::run(&repository),
+    }
+}
+
+/// The chores of the Waybill repository.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Check the repository rules that no compiler knows
+    ///
+    /// Prints each violation as `path:line: rule: what to do`. Looks at every file that git tracks
+    /// or would track, so that a new file is checked before it is added.
+    Tidy,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}
