@@ -9,7 +9,9 @@
     reason = "a developer tool talks to the terminal; no part of the product calls it"
 )]
 
+mod deps;
 mod markdown;
+mod metadata;
 mod process;
 mod repository;
 mod source;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
 fn run(chore: &Chore) -> Result<()> {
     let repository = Repository::here()?;
     match chore {
+        Chore::Deps => deps::run(&repository),
         Chore::Tidy => tidy::run(&repository),
     }
 }
@@ -49,6 +52,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Compare the dependencies between our crates with the table in ARCHITECTURE.md
+    ///
+    /// The table under `## Crates` says which crate may depend on which. An edge that it does not
+    /// allow fails, as does a crate that it does not list, or one that it calls planned although it
+    /// exists. A new edge needs a decision record and a change of the table.
+    ///
+    /// Also proves that waybill-core stays pure: `no_std`, and nothing but the crates on a short
+    /// list below it.
+    Deps,
     /// Check the repository rules that no compiler knows
     ///
     /// Prints each violation as `path:line: rule: what to do`. Looks at every file that git tracks

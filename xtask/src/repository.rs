@@ -26,6 +26,13 @@ impl Repository {
         Ok(Self { root: root.to_owned() })
     }
 
+    /// A cargo call at the root.
+    pub(crate) fn cargo(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("cargo");
+        command.current_dir(&self.root).args(args);
+        command
+    }
+
     pub(crate) fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative)
     }
