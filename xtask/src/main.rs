@@ -10,6 +10,9 @@
 )]
 
 mod deps;
+mod difftest;
+mod fuzz;
+mod machine;
 mod markdown;
 mod metadata;
 mod process;
@@ -38,6 +41,8 @@ fn run(chore: &Chore) -> Result<()> {
     let repository = Repository::here()?;
     match chore {
         Chore::Deps => deps::run(&repository),
+        Chore::Difftest(args) => difftest::run(&repository, args),
+        Chore::Fuzz(args) => fuzz::run(&repository, args),
         Chore::Tidy => tidy::run(&repository),
     }
 }
@@ -61,6 +66,16 @@ enum Chore {
     /// Also proves that waybill-core stays pure: `no_std`, and nothing but the crates on a short
     /// list below it.
     Deps,
+    /// Compare how we read env files with how `bash --posix` reads them, over many random files
+    ///
+    /// Builds in release mode and runs the differential test of waybill-core. Each run draws a new
+    /// seed and prints it; pass the seed of a failed run to see the failure again.
+    Difftest(difftest::Args),
+    /// Fuzz the parsers of peer input, for longer than the ten seconds of the test command
+    ///
+    /// Runs the targets in fuzz/fuzz_targets one after the other and goes on after a crash. Needs
+    /// the nightly toolchain and cargo-fuzz, and says how to get them.
+    Fuzz(fuzz::Args),
     /// Check the repository rules that no compiler knows
     ///
     /// Prints each violation as `path:line: rule: what to do`. Looks at every file that git tracks

@@ -4,6 +4,17 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+/// Runs `command` with its output shown, and fails if it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let line = display(command);
+    println!("$ {line}");
+    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` failed ({status})");
+    }
+    Ok(())
+}
+
 /// Runs `command` and returns what it printed to its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = display(command);
@@ -15,6 +26,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("`{line}` failed ({})", output.status);
     }
     String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed other than UTF-8"))
+}
+
+/// Whether `command` starts and succeeds; nothing is shown.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
 }
 
 /// The command as one would type it.
@@ -49,7 +66,9 @@ mod tests {
 
     #[test]
     fn a_failed_command_is_named_in_the_error() {
-        let error = output(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
+        let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
         assert_eq!(error.to_string(), "`sh -c 'exit 3'` failed (exit status: 3)");
+        assert!(output(Command::new("false").arg("x")).is_err());
+        assert!(!succeeds(&mut Command::new("no-such-command-anywhere")));
     }
 }
