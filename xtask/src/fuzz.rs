@@ -32,7 +32,7 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<()> {
 }
 
 /// Fuzzes every target for so many seconds, and ends with a summary.
-fn run_each(repository: &Repository, targets: &[String], seconds: u64) -> Result<()> {
+pub(crate) fn run_each(repository: &Repository, targets: &[String], seconds: u64) -> Result<()> {
     let mut summary = Vec::new();
     for target in targets {
         println!("fuzz: {target}, {seconds} s");

@@ -49,6 +49,11 @@ pub(crate) fn has_nightly() -> bool {
         .is_ok_and(|list| list.lines().any(|line| line.starts_with("nightly")))
 }
 
+/// Whether we may install packages.
+pub(crate) fn is_root() -> bool {
+    process::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ mod metadata;
 mod process;
 mod repository;
 mod source;
+mod test;
 mod tidy;
 
 use std::process::ExitCode;
@@ -43,11 +44,14 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Deps => deps::run(&repository),
         Chore::Difftest(args) => difftest::run(&repository, args),
         Chore::Fuzz(args) => fuzz::run(&repository, args),
+        Chore::Test(args) => test::run(&repository, args),
         Chore::Tidy => tidy::run(&repository),
     }
 }
 
 /// The chores of the Waybill repository.
+///
+/// Before a commit, run `cargo xtask test --quick`. CI runs `cargo xtask test`.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
 struct Cli {
@@ -76,6 +80,11 @@ enum Chore {
     /// Runs the targets in fuzz/fuzz_targets one after the other and goes on after a crash. Needs
     /// the nightly toolchain and cargo-fuzz, and says how to get them.
     Fuzz(fuzz::Args),
+    /// Run every check and test that this machine can run; CI runs this and nothing else
+    ///
+    /// The checks come in tiers. A failed tier does not stop the next one; the table at the end
+    /// shows what ran, what failed, and what to install for a tier that was skipped.
+    Test(test::Args),
     /// Check the repository rules that no compiler knows
     ///
     /// Prints each violation as `path:line: rule: what to do`. Looks at every file that git tracks

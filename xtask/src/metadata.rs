@@ -9,6 +9,8 @@ use crate::{process, repository::Repository};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    pub(crate) has_benches: bool,
+    pub(crate) has_features: bool,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -39,8 +41,13 @@ fn parse(json: &str) -> Result<Vec<Package>> {
 }
 
 fn package(value: &Value) -> Result<Package> {
+    let is_bench = |target: &Value| {
+        list(target, "kind").is_ok_and(|kinds| kinds.iter().any(|kind| kind == "bench"))
+    };
     Ok(Package {
         name: text(value, "name")?,
+        has_benches: list(value, "targets")?.iter().any(is_bench),
+        has_features: value["features"].as_object().is_some_and(|features| !features.is_empty()),
         dependencies: list(value, "dependencies")?.iter().map(dependency).collect::<Result<_>>()?,
     })
 }
@@ -78,6 +85,8 @@ mod tests {
         let dependency = |name: &str, kind| Dependency { name: name.into(), kind };
         let expected = Package {
             name: "a".into(),
+            has_benches: true,
+            has_features: false,
             dependencies: vec![
                 dependency("b", DependencyKind::Normal),
                 dependency("c", DependencyKind::Dev),

@@ -83,7 +83,12 @@ mod tests {
     fn package(name: &str, uses: &[(&str, DependencyKind)]) -> Package {
         let dependency =
             |&(name, kind): &(&str, DependencyKind)| Dependency { name: name.into(), kind };
-        Package { name: name.into(), dependencies: uses.iter().map(dependency).collect() }
+        Package {
+            name: name.into(),
+            has_benches: false,
+            has_features: false,
+            dependencies: uses.iter().map(dependency).collect(),
+        }
     }
 
     /// Checks the faults of a workspace in which `changed` stands in place of the crate of its name.
