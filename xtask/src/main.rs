@@ -1,1 +1,105 @@
-fn main() {}
+//! The chores of this repository, as `cargo xtask <command>`.
+//!
+//! A chore is here when it is more than one cargo call, or when it checks a rule of the house that
+//! no compiler knows. It relies on cargo and git, and it never changes a tracked file.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer tool talks to the terminal; no part of the product calls it"
+)]
+
+mod deps;
+mod difftest;
+mod fuzz;
+mod machine;
+mod markdown;
+mod metadata;
+mod process;
+mod repository;
+mod source;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::repository::Repository;
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: &Chore) -> Result<()> {
+    let repository = Repository::here()?;
+    match chore {
+        Chore::Deps => deps::run(&repository),
+        Chore::Difftest(args) => difftest::run(&repository, args),
+        Chore::Fuzz(args) => fuzz::run(&repository, args),
+        Chore::Test(args) => test::run(&repository, args),
+        Chore::Tidy => tidy::run(&repository),
+    }
+}
+
+/// The chores of the Waybill repository.
+///
+/// Before a commit, run `cargo xtask test --quick`. CI runs `cargo xtask test`.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Compare the dependencies between our crates with the table in ARCHITECTURE.md
+    ///
+    /// The table under `## Crates` says which crate may depend on which. An edge that it does not
+    /// allow fails, as does a crate that it does not list, or one that it calls planned although it
+    /// exists. A new edge needs a decision record and a change of the table.
+    ///
+    /// Also proves that waybill-core stays pure: `no_std`, and nothing but the crates on a short
+    /// list below it.
+    Deps,
+    /// Compare how we read env files with how `bash --posix` reads them, over many random files
+    ///
+    /// Builds in release mode and runs the differential test of waybill-core. Each run draws a new
+    /// seed and prints it; pass the seed of a failed run to see the failure again.
+    Difftest(difftest::Args),
+    /// Fuzz the parsers of peer input, for longer than the ten seconds of the test command
+    ///
+    /// Runs the targets in fuzz/fuzz_targets one after the other and goes on after a crash. Needs
+    /// the nightly toolchain and cargo-fuzz, and says how to get them.
+    Fuzz(fuzz::Args),
+    /// Run every check and test that this machine can run; CI runs this and nothing else
+    ///
+    /// The checks come in tiers. A failed tier does not stop the next one; the table at the end
+    /// shows what ran, what failed, and what to install for a tier that was skipped.
+    Test(test::Args),
+    /// Check the repository rules that no compiler knows
+    ///
+    /// Prints each violation as `path:line: rule: what to do`. Looks at every file that git tracks
+    /// or would track, so that a new file is checked before it is added.
+    Tidy,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,187 @@
+//! The tiers of the test command: what each runs, and what it needs.
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use crate::{
+    deps, fuzz,
+    machine::{self, Missing},
+    metadata, process,
+    repository::Repository,
+    tidy,
+};
+
+/// How long each fuzz target runs; enough to see that it still builds and starts.
+const FUZZ_SECONDS: u64 = 10;
+
+/// A group of checks that passes or fails as one. They stand in the order in which they run: the
+/// quick ones first, so that a slip shows early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Tier {
+    Format,
+    Tidy,
+    Deps,
+    Clippy,
+    Test,
+    DocTests,
+    Docs,
+    BenchSmoke,
+    Deny,
+    FuzzSmoke,
+}
+
+/// How a tier ended that did not fail.
+pub(super) enum Verdict {
+    Ran,
+    Skipped(Missing),
+}
+
+impl Tier {
+    pub(super) const ALL: &[Self] = &[
+        Self::Format,
+        Self::Tidy,
+        Self::Deps,
+        Self::Clippy,
+        Self::Test,
+        Self::DocTests,
+        Self::Docs,
+        Self::BenchSmoke,
+        Self::Deny,
+        Self::FuzzSmoke,
+    ];
+
+    /// The name, as the `--tier` flag takes it.
+    pub(super) fn name(self) -> &'static str {
+        self.facts().0
+    }
+
+    pub(super) fn is_quick(self) -> bool {
+        matches!(self, Self::Format | Self::Tidy | Self::Deps | Self::Clippy | Self::Test)
+    }
+
+    /// One line for a list.
+    pub(super) fn describe(self) -> String {
+        let (name, runs, needs) = self.facts();
+        format!("{name:<12} {runs}; needs {needs}")
+    }
+
+    pub(super) fn run(self, repository: &Repository) -> Result<Verdict> {
+        match self {
+            Self::Format => format(repository),
+            Self::Tidy => tidy::run(repository).map(ran),
+            Self::Deps => deps::run(repository).map(ran),
+            Self::Clippy => clippy(repository),
+            Self::Test => test(repository),
+            Self::DocTests => cargo(repository, &["test", "--workspace", "--doc"]),
+            Self::Docs => docs(repository),
+            Self::BenchSmoke => bench_smoke(repository),
+            Self::Deny => deny(repository),
+            Self::FuzzSmoke => fuzz_smoke(repository),
+        }
+    }
+
+    /// Name, what it runs, what it needs.
+    fn facts(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Format => ("format", "the layout of all code", "rustfmt"),
+            Self::Tidy => ("tidy", "the rules of the repository", "git"),
+            Self::Deps => ("deps", "the edges between our crates", "nothing"),
+            Self::Clippy => ("clippy", "lints, with no warning left", "clippy"),
+            Self::Test => (
+                "test",
+                "unit, property and integration tests",
+                "bash; uses cargo-nextest where it is installed",
+            ),
+            Self::DocTests => ("doc-tests", "the examples in the documentation", "nothing"),
+            Self::Docs => ("docs", "the documentation, with no broken link", "nothing"),
+            Self::BenchSmoke => ("bench-smoke", "every benchmark once, unmeasured", "nothing"),
+            Self::Deny => (
+                "deny",
+                "licences, sources and duplicates of dependencies, but not their advisories",
+                "cargo-deny",
+            ),
+            Self::FuzzSmoke => (
+                "fuzz-smoke",
+                "every fuzz target for ten seconds",
+                "the nightly toolchain and cargo-fuzz",
+            ),
+        }
+    }
+}
+
+fn ran((): ()) -> Verdict {
+    Verdict::Ran
+}
+
+fn cargo(repository: &Repository, args: &[&str]) -> Result<Verdict> {
+    process::run(&mut repository.cargo(args)).map(ran)
+}
+
+fn format(repository: &Repository) -> Result<Verdict> {
+    cargo(repository, &["fmt", "--all", "--check"]).context("`cargo fmt --all` mends the layout")
+}
+
+/// Code behind a feature can hide an error of the default build, and the other way round.
+fn clippy(repository: &Repository) -> Result<Verdict> {
+    let check = |features: &[&str]| {
+        let mut cargo = repository.cargo(&["clippy", "--workspace", "--all-targets"]);
+        process::run(cargo.args(features).args(["--", "-D", "warnings"]))
+    };
+    check(&["--all-features"])?;
+    if metadata::packages(repository)?.iter().any(|package| package.has_features) {
+        check(&[])?;
+    }
+    Ok(Verdict::Ran)
+}
+
+fn test(repository: &Repository) -> Result<Verdict> {
+    if machine::has_cargo_command("nextest") {
+        return cargo(repository, &["nextest", "run", "--workspace", "--profile", "ci"]);
+    }
+    println!("cargo-nextest is not installed, so cargo's own runner does it");
+    let targets = ["--lib", "--bins", "--tests", "--no-fail-fast"];
+    process::run(repository.cargo(&["test", "--workspace"]).args(targets)).map(ran)
+}
+
+fn docs(repository: &Repository) -> Result<Verdict> {
+    let mut cargo = repository.cargo(&["doc", "--workspace", "--no-deps"]);
+    cargo.arg("--document-private-items").env("RUSTDOCFLAGS", "-D warnings");
+    process::run(&mut cargo).map(ran)
+}
+
+fn bench_smoke(repository: &Repository) -> Result<Verdict> {
+    if !metadata::packages(repository)?.iter().any(|package| package.has_benches) {
+        let missing = Missing::new("there are no benchmarks", "nothing to install");
+        return Ok(Verdict::Skipped(missing));
+    }
+    // Criterion's `--test` runs each benchmark once and measures nothing.
+    cargo(repository, &["bench", "--workspace", "--bench", "*", "--", "--test"])
+}
+
+fn deny(repository: &Repository) -> Result<Verdict> {
+    if !machine::has_cargo_command("deny") {
+        return Ok(Verdict::Skipped(Missing::cargo_command("deny")));
+    }
+    println!("advisories need the network; `cargo deny check advisories` asks for them");
+    cargo(repository, &["deny", "check", "bans", "licenses", "sources"])
+}
+
+fn fuzz_smoke(repository: &Repository) -> Result<Verdict> {
+    if let Some(missing) = fuzz::missing(repository) {
+        return Ok(Verdict::Skipped(missing));
+    }
+    fuzz::run_each(repository, &fuzz::targets(repository)?, FUZZ_SECONDS).map(ran)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tier_has_one_name() {
+        assert_eq!(Tier::ALL, Tier::value_variants());
+        for tier in Tier::ALL {
+            assert_eq!(tier.to_possible_value().unwrap().get_name(), tier.name());
+        }
+    }
+}
