@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(error: FieldError, text: &str, reason: &str) {
+    fn check(error: &FieldError, text: &str, reason: &str) {
         assert_eq!(error.to_string(), text);
         assert_eq!(error.kind().reason(), reason);
     }
@@ -220,36 +220,36 @@ mod tests {
     #[test]
     fn texts_and_reasons_read_as_in_kubernetes() {
         let path = || FieldPath::new("f");
-        check(FieldError::required(path(), ""), "f: Required value", "FieldValueRequired");
+        check(&FieldError::required(path(), ""), "f: Required value", "FieldValueRequired");
         check(
-            FieldError::required(path(), "driver name is required"),
+            &FieldError::required(path(), "driver name is required"),
             "f: Required value: driver name is required",
             "FieldValueRequired",
         );
         check(
-            FieldError::invalid(path(), "a:b", "no colons"),
+            &FieldError::invalid(path(), "a:b", "no colons"),
             "f: Invalid value: \"a:b\": no colons",
             "FieldValueInvalid",
         );
         check(
-            FieldError::duplicate(path(), "A"),
+            &FieldError::duplicate(path(), "A"),
             "f: Duplicate value: \"A\"",
             "FieldValueDuplicate",
         );
-        check(FieldError::forbidden(path(), "why"), "f: Forbidden: why", "FieldValueForbidden");
-        check(FieldError::not_found(path(), "v"), "f: Not found: \"v\"", "FieldValueNotFound");
+        check(&FieldError::forbidden(path(), "why"), "f: Forbidden: why", "FieldValueForbidden");
+        check(&FieldError::not_found(path(), "v"), "f: Not found: \"v\"", "FieldValueNotFound");
         check(
-            FieldError::not_supported(path(), "x", &["a", "b"]),
+            &FieldError::not_supported(path(), "x", &["a", "b"]),
             "f: Unsupported value: \"x\": supported values: \"a\", \"b\"",
             "FieldValueNotSupported",
         );
         check(
-            FieldError::too_long(path(), 128),
+            &FieldError::too_long(path(), 128),
             "f: Too long: may not be more than 128 bytes",
             "FieldValueTooLong",
         );
         check(
-            FieldError::too_many(path(), 257, 256),
+            &FieldError::too_many(path(), 257, 256),
             "f: Too many: 257: must have at most 256 items",
             "FieldValueTooMany",
         );

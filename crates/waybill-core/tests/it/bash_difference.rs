@@ -123,7 +123,7 @@ fn compare(seed: u64, numbers: &[u64], reached: &mut BTreeMap<&'static str, u64>
         questions.push(Question { text: text.clone(), names });
         expected.push((number, variables));
     }
-    let locale = if numbers[0] / (BATCH as u64) % 2 == 0 { "C.UTF-8" } else { "C" };
+    let locale = if (numbers[0] / BATCH as u64).is_multiple_of(2) { "C.UTF-8" } else { "C" };
     let answers = bash::ask(locale, &questions);
     for (((number, variables), answer), question) in expected.iter().zip(answers).zip(&questions) {
         let file = || String::from_utf8_lossy(&question.text).into_owned();

@@ -1,5 +1,7 @@
 //! Tests of the public face of `waybill-core`.
 
+#![cfg(test)]
+
 mod bash;
 mod bash_difference;
 mod dotenv_laws;

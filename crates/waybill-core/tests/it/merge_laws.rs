@@ -70,7 +70,7 @@ proptest! {
         for entry in merged.iter() {
             let same = || a.iter().filter(|made| made.name == entry.name().as_bytes());
             let highest = same().map(|made| made.tier).max().unwrap();
-            let winner = same().filter(|made| made.tier == highest).last().unwrap();
+            let winner = same().rfind(|made| made.tier == highest).unwrap();
             prop_assert_eq!(entry.value().expose(), &winner.value);
             prop_assert_eq!(entry.value().is_secret(), winner.secret);
             prop_assert_eq!(entry.tier(), highest);

@@ -1,4 +1,6 @@
 //! Black-box tests of the `waybill` binary.
 
+#![cfg(test)]
+
 mod envfile;
 mod run;
