@@ -123,6 +123,11 @@ impl fmt::Display for ResourceVersion {
     }
 }
 
+/// Whether `text` is a DNS-1123 label, as the names of namespaces are.
+pub(crate) fn is_dns_label(text: &str) -> bool {
+    check(text, "label", 63, label).is_ok()
+}
+
 /// `rule` returns the offset of the first byte that it refuses.
 fn check(
     raw: &str,

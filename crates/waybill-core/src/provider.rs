@@ -9,7 +9,10 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
-use crate::glob::{Glob, GlobError};
+use crate::{
+    glob::{Glob, GlobError},
+    id::is_dns_label,
+};
 
 /// Parameter of a class that lists the namespaces whose pods may use it (CSI-16).
 pub const ALLOWED_NAMESPACES: &str = "allowedNamespaces";
@@ -38,7 +41,7 @@ impl AllowedNamespaces {
             if namespace == "*" {
                 return Err(AllowListError::Star { item });
             }
-            if !is_label(namespace) {
+            if !is_dns_label(namespace) {
                 return Err(AllowListError::Namespace { item });
             }
         }
@@ -214,16 +217,6 @@ fn items(text: &str) -> Result<Vec<&str>, AllowListError> {
         Some(at) => Err(AllowListError::EmptyItem { item: at + 1 }),
         None => Ok(items),
     }
-}
-
-/// Whether `text` is a DNS-1123 label.
-fn is_label(text: &str) -> bool {
-    let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = text.as_bytes();
-    bytes.len() <= 63
-        && bytes.first().is_some_and(edge)
-        && bytes.last().is_some_and(edge)
-        && bytes.iter().all(|byte| edge(byte) || *byte == b'-')
 }
 
 /// Whether every reader makes the same path of `key`; [`AllowedFields::allows`] states the rule.
