@@ -1,3 +1,5 @@
+//! Gates by version, flag and dependency.
+
 use super::*;
 use FeatureGate::{
     CsiDirectEnvInjection, EnvFiles, ExecEnvVar, ExecRequestId,

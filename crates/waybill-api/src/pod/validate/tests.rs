@@ -1,3 +1,5 @@
+//! The rules for variables, their sources and `envFrom`, as tables.
+
 use serde_json::{Value, json};
 
 use super::{
