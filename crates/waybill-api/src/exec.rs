@@ -163,6 +163,7 @@ mod tests {
         assert_eq!(parts.map_err(|error| *error), expected, "{}", assignment.escape_ascii());
     }
 
+    /// EXEC-18, EXEC-43
     #[test]
     fn assignments_split_at_the_first_equals_sign_exec_18_exec_43() {
         check(b"A=b", Ok(("A", b"b")));
@@ -173,6 +174,7 @@ mod tests {
         check("é=1".as_bytes(), Ok(("é", b"1")));
     }
 
+    /// EXEC-39, EXEC-44
     #[test]
     fn bad_assignments_are_refused_exec_39_exec_44() {
         check(b"A", Err(ExecVarError::NoEquals));
@@ -184,6 +186,7 @@ mod tests {
         check(b"\xff=x", Err(ExecVarError::NameNotText));
     }
 
+    /// EXEC-19, EXEC-20
     #[test]
     fn the_audit_variable_is_always_present_exec_19_exec_20() {
         let id = AuditId::parse("5c1e0f2a").unwrap();

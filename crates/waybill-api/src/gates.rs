@@ -383,4 +383,5 @@ fn parse_bool(text: &str) -> Option<bool> {
 }
 
 #[cfg(test)]
+/// EXEC-23, EXEC-26
 mod tests;

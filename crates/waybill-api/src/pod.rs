@@ -1,7 +1,7 @@
 //! The environment of a pod, as its spec defines it.
 //!
 //! Objects are JSON documents; [`PodEnvSpec`] is a view of the few fields that decide the variables
-//! of its containers. [`drop_disabled_fields`] is applied to the document first, then [`validate`]
+//! of its containers. [`drop_disabled_fields`] is applied to the document first, then [`validate()`]
 //! judges the view under the [`EnvRules`] that were chosen once for the whole object.
 
 mod disabled;

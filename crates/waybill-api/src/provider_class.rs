@@ -158,6 +158,7 @@ mod tests {
 
     use super::*;
 
+    /// CSI-15
     #[test]
     fn a_class_survives_decoding_and_encoding_csi_15() {
         let document = json!({

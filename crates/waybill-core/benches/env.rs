@@ -28,7 +28,7 @@ fn env_file(criterion: &mut Criterion) {
             bencher.iter(|| {
                 memchr::memchr_iter(b'\'', black_box(&text)).for_each(|at| {
                     black_box(at);
-                })
+                });
             });
         });
         group.bench_function("parse", |bencher| {

@@ -288,6 +288,7 @@ mod tests {
         fields(Some("\t"), &[], &["a", "a/b", "", "*"]);
     }
 
+    /// CSI-16
     #[test]
     fn namespaces_are_compared_whole_csi_16() {
         namespaces(
@@ -299,6 +300,7 @@ mod tests {
         namespaces(Some(&longest), &[&longest], &[]);
     }
 
+    /// CSI-16
     #[test]
     fn bad_lists_of_namespaces_are_refused_csi_16() {
         bad_namespaces("a,,b", AllowListError::EmptyItem { item: 2 });
@@ -311,6 +313,7 @@ mod tests {
         }
     }
 
+    /// CSI-16
     #[test]
     fn keys_must_match_one_of_the_patterns_csi_16() {
         fields(
@@ -321,6 +324,7 @@ mod tests {
         fields(Some("/prod/*"), &["/prod/db"], &["prod/db", "//prod/db", "/prod"]);
     }
 
+    /// CSI-16
     #[test]
     fn bad_lists_of_patterns_are_refused_csi_16() {
         bad_fields("a,,b", AllowListError::EmptyItem { item: 2 });
@@ -382,6 +386,7 @@ mod tests {
         fields(Some("**"), &[&longest], &[&longer]);
     }
 
+    /// CSI-13, CSI-45
     #[test]
     fn denials_say_what_the_requirements_say_csi_13_csi_45() {
         assert_eq!(NamespaceDenied.to_string(), "Unauthorized: namespace not in allowedNamespaces");

@@ -152,6 +152,7 @@ mod tests {
         json!({"apiVersion": "v1", "kind": "PodExecOptions", "command": ["ls"], "env": env})
     }
 
+    /// EXEC-35
     #[test]
     fn admission_sees_env_as_a_list_of_names_and_values_exec_35() {
         let query =

@@ -240,6 +240,7 @@ mod tests {
         assert_eq!(error.to_string(), expected, "{query:?}");
     }
 
+    /// EXEC-18
     #[test]
     fn env_is_decoded_once_and_split_at_the_first_equals_sign_exec_18() {
         check_env("env=A=b=c", &[("A", b"b=c")]);
@@ -256,6 +257,7 @@ mod tests {
         check_env("", &[]);
     }
 
+    /// EXEC-18
     #[test]
     fn what_cannot_be_decoded_is_refused_exec_18() {
         refused("env=A=1&env=B", "query parameter env[1] must have the form NAME=VALUE");
@@ -309,6 +311,7 @@ mod tests {
         );
     }
 
+    /// EXEC-39
     #[test]
     fn the_node_refuses_malformed_env_exec_39() {
         node_refuses("env=A=1&env=B", "query parameter env[1] must have the form NAME=VALUE");
@@ -318,6 +321,7 @@ mod tests {
         node_refuses("env=A=%f", "query parameter env[0] has a malformed percent-escape");
     }
 
+    /// EXEC-38
     #[test]
     fn the_node_ignores_env_while_the_gate_is_off_exec_38() {
         let query = "command=ls&output=1&env=bad&env=A=%";
@@ -335,6 +339,7 @@ mod tests {
         assert!(terminal.stdin && terminal.stdout && terminal.tty && !terminal.stderr);
     }
 
+    /// EXEC-43
     #[test]
     fn clients_send_the_names_of_the_api_exec_43() {
         let options = PodExecOptions {
@@ -354,6 +359,7 @@ mod tests {
         assert_eq!(PodExecOptions::default().to_query(), "");
     }
 
+    /// EXEC-19
     #[test]
     fn the_api_server_sends_the_names_of_the_kubelet_and_its_own_env_last_exec_19_op_6() {
         let options = PodExecOptions {
@@ -405,6 +411,7 @@ mod tests {
             prop_assert_eq!(PodExecOptions::from_query(&options.to_query()), Ok(options));
         }
 
+        /// EXEC-37
         #[test]
         fn the_node_reads_what_the_api_server_sends_exec_37(
             mut options in any_options(),

@@ -131,6 +131,7 @@ mod tests {
         (0..count).map(|number| ExecVar::new(format!("V{number}"), "")).collect()
     }
 
+    /// EXEC-25
     #[test]
     fn env_is_refused_while_the_gate_is_off_exec_25_op_10() {
         let text = "env: Forbidden: ExecEnvVar feature gate is not enabled";
@@ -138,6 +139,7 @@ mod tests {
         check(&[], ExecEnvRules::Disabled, &[]);
     }
 
+    /// EXEC-29, EXEC-35
     #[test]
     fn dangerous_variables_and_any_value_are_accepted_exec_29_exec_35() {
         check(
@@ -149,6 +151,7 @@ mod tests {
         check(&[], RELAXED, &[]);
     }
 
+    /// EXEC-27
     #[test]
     fn names_are_required_exec_27() {
         for rules in [RELAXED, STRICT] {
@@ -160,6 +163,7 @@ mod tests {
         }
     }
 
+    /// EXEC-28
     #[test]
     fn names_follow_the_rule_set_of_the_gate_exec_28_op_7() {
         check(&[("1:a b", "")], RELAXED, &[]);
@@ -186,6 +190,7 @@ mod tests {
         );
     }
 
+    /// EXEC-30
     #[test]
     fn duplicates_are_reported_at_the_later_entry_exec_30() {
         check(
@@ -195,12 +200,14 @@ mod tests {
         );
     }
 
+    /// EXEC-31
     #[test]
     fn at_most_256_entries_exec_31() {
         check_env(numbered(256), STRICT, &[]);
         check_env(numbered(257), STRICT, &["env: Too many: 257: must have at most 256 items"]);
     }
 
+    /// EXEC-32
     #[test]
     fn at_most_32768_bytes_over_names_and_values_exec_32_op_8() {
         let text = "env: Too long: may not be more than 32768 bytes";
@@ -216,6 +223,7 @@ mod tests {
         check_env(vec![ExecVar::new("A", "é".repeat(16_384))], STRICT, &[text]);
     }
 
+    /// EXEC-33
     #[test]
     fn reserved_names_are_refused_in_any_case_exec_33_op_7() {
         let text = "Forbidden: KUBERNETES_EXEC_AUDIT_ID is reserved by the API server";
@@ -256,6 +264,7 @@ mod tests {
         );
     }
 
+    /// EXEC-34
     #[test]
     fn all_faults_are_reported_together_and_no_value_exec_34() {
         let mut env = numbered(252);

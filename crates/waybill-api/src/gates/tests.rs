@@ -1,3 +1,5 @@
+//! Gates by version, flag and dependency.
+
 use super::*;
 use FeatureGate::{
     CsiDirectEnvInjection, EnvFiles, ExecEnvVar, ExecRequestId,
@@ -145,6 +147,7 @@ fn the_relaxed_names_are_locked_on_from_1_34_op_28() {
     }
 }
 
+/// EXEC-23
 #[test]
 fn request_ids_need_exec_variables_exec_23_op_4() {
     check("ExecRequestID=true,ExecEnvVar=true", "1.30", &[ExecEnvVar, ExecRequestId]);

@@ -34,6 +34,7 @@ mod tests {
         assert_eq!(pod_spec_path(group, kind).unwrap().to_string(), path, "{kind}");
     }
 
+    /// NAME-05
     #[test]
     fn every_kind_with_a_pod_template_is_known_name_05() {
         check("", "Pod", "/spec", "spec");

@@ -63,6 +63,7 @@ mod tests {
 
     use super::*;
 
+    /// NAME-17
     #[test]
     fn every_kind_and_both_roles_are_searched_name_17_op_27() {
         let container = |name: &str| {

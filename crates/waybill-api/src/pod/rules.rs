@@ -129,12 +129,14 @@ mod tests {
         assert_eq!(rules.names(), expected, "{old:?} to {new:?}");
     }
 
+    /// NAME-06
     #[test]
     fn on_create_the_gate_decides_name_06() {
         assert_eq!(EnvRules::for_create(&at("1.30")).names(), NameRules::Strict);
         assert_eq!(EnvRules::for_create(&at("1.32")).names(), NameRules::Relaxed);
     }
 
+    /// NAME-07
     #[test]
     fn on_update_one_kept_relaxed_name_relaxes_the_object_name_07_op_26() {
         let off = |old: &[&str], new: &[&str], expected| check_names("1.30", old, new, expected);
@@ -154,6 +156,7 @@ mod tests {
         }
     }
 
+    /// NAME-05
     #[test]
     fn a_kept_name_may_move_between_kinds_and_roles_name_05() {
         let places = [
@@ -172,6 +175,7 @@ mod tests {
         }
     }
 
+    /// CSI-10, FILE-09
     #[test]
     fn sources_in_use_stay_allowed_when_their_gate_goes_off_csi_10_file_09() {
         let empty = PodEnvSpec::default();

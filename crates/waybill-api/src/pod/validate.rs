@@ -193,4 +193,5 @@ fn push_faults(
 }
 
 #[cfg(test)]
+/// CSI-10, CSI-12, FILE-01, FILE-07, FILE-09, NAME-04..NAME-06, NAME-08, NAME-15, NAME-16, NAME-21
 mod tests;

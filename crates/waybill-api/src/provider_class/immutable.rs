@@ -113,6 +113,7 @@ mod tests {
         assert_eq!(annotated.unknown, unknown, "{annotation:?}");
     }
 
+    /// CSI-17
     #[test]
     fn entries_are_paths_between_commas_csi_17() {
         check("", &[], &[]);

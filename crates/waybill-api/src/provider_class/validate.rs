@@ -176,6 +176,7 @@ mod tests {
         check(&validate_update(new, old), expected);
     }
 
+    /// CSI-15
     #[test]
     fn a_full_class_is_valid_csi_15() {
         let parameters = [
@@ -210,6 +211,7 @@ mod tests {
         check(&named("Vault"), &[&text]);
     }
 
+    /// CSI-15
     #[test]
     fn the_driver_is_required_and_fit_for_a_directory_csi_15() {
         let driven = |driver: &str| {
@@ -225,6 +227,7 @@ mod tests {
         }
     }
 
+    /// CSI-16
     #[test]
     fn bad_allow_lists_are_shown_csi_16() {
         creates(
@@ -260,6 +263,7 @@ mod tests {
         );
     }
 
+    /// CSI-17
     #[test]
     fn the_annotation_names_known_fields_only_csi_17() {
         creates(
@@ -278,6 +282,7 @@ mod tests {
         assert_eq!(validate_create(&class).len(), 5);
     }
 
+    /// CSI-17
     #[test]
     fn listed_fields_cannot_change_csi_17() {
         let immutable = |key: &str| {
@@ -293,6 +298,7 @@ mod tests {
         updates(&annotated(annotation, &[("a", "1"), ("b", "1"), ("y", "1")]), &old, &[]);
     }
 
+    /// CSI-17
     #[test]
     fn all_parameters_can_be_fixed_together_csi_17() {
         let old = annotated("spec.parameters", &[("a", "1")]);
@@ -303,6 +309,7 @@ mod tests {
         updates(&old, &old, &[]);
     }
 
+    /// CSI-17
     #[test]
     fn an_entry_holds_from_the_next_update_csi_17() {
         let old = class(&[("a", "1")]);

@@ -450,6 +450,7 @@ mod tests {
         );
     }
 
+    /// FILE-36
     #[test]
     fn limits_hold_before_and_after_file_36() {
         let long = |length: usize| ["A='", &"x".repeat(length), "'"].concat();

@@ -103,6 +103,7 @@ mod tests {
         assert!(!expanded.is_secret());
     }
 
+    /// NAME-10
     #[test]
     fn references_become_values_name_10() {
         check("$(A)", "value");
@@ -111,6 +112,7 @@ mod tests {
         check("[$(EMPTY)]", "[]");
     }
 
+    /// NAME-10
     #[test]
     fn unknown_references_stay_as_text_name_10() {
         check("$(B)", "$(B)");

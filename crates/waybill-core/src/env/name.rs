@@ -171,6 +171,7 @@ mod tests {
         assert_eq!(EnvName::parse(raw, rules).err(), expected, "{raw:?}");
     }
 
+    /// NAME-01
     #[test]
     fn strict_names_name_01() {
         let strict = |raw, expected| check(raw, NameRules::Strict, expected);
@@ -190,6 +191,7 @@ mod tests {
         ));
     }
 
+    /// NAME-02
     #[test]
     fn relaxed_names_name_02() {
         let relaxed = |raw, expected| check(raw, NameRules::Relaxed, expected);
@@ -227,6 +229,7 @@ mod tests {
         }
     }
 
+    /// NAME-04
     #[test]
     fn empty_and_non_ascii_names_always_fail_name_04() {
         for rules in [NameRules::Relaxed, NameRules::Strict] {

@@ -87,6 +87,7 @@ mod tests {
 
     use super::*;
 
+    /// CSI-31
     #[test]
     fn nul_is_refused_and_every_other_byte_kept_csi_31() {
         for byte in 0..=u8::MAX {

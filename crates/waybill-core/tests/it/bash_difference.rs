@@ -51,6 +51,7 @@ const OWNED_BY_BASH: &[&str] = &[
 
 const BATCH: usize = 200;
 
+/// FILE-26
 #[test]
 fn accepted_files_mean_the_same_to_bash_file_26() {
     let cases = setting("WAYBILL_DIFFTEST_CASES", 2_000);
@@ -144,7 +145,7 @@ fn is_comparable(name: &str) -> bool {
 }
 
 /// The forms that we refuse are refused for a reason: bash reads something else than a person sees.
-/// This also proves that the comparison above can fail.
+/// This also proves that the comparison above can fail. FILE-30
 #[test]
 fn bash_reads_refused_forms_differently_file_30() {
     let sees = |text: &str, expected: Option<&str>| {

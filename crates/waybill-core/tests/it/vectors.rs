@@ -12,7 +12,7 @@ use waybill_core::env::{
     value::EnvValue,
 };
 
-/// FILE-26..FILE-36
+/// FILE-26..FILE-38
 #[test]
 fn accepted_env_files_define_their_variables() {
     for case in cases("envfile/accepted.json") {

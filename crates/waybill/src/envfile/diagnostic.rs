@@ -47,7 +47,7 @@ pub(super) struct Diagnostic {
 enum Aftermath {
     /// The value ended where the line did.
     Contained,
-    /// An unquoted value: its next line might be `…=`, as the end of Base64 is.
+    /// The value was not in single quotes: its next line might be `…=`, as the end of Base64 is.
     Doubtful,
     /// The value may go on in the following lines.
     Spilled,
@@ -169,8 +169,12 @@ impl Report<'_> {
     /// there, inside and outside are swapped from then on, perhaps without a fault of their own.
     fn follows_open_line(&self, diagnostic: &Diagnostic) -> bool {
         let lines = self.text.split(|&byte| byte == b'\n').take(diagnostic.position.line() - 1);
-        let odd =
-            |line: &[u8], quote: u8| line.iter().filter(|&&byte| byte == quote).count() % 2 == 1;
+        // Whether a backslash keeps a quote from counting depends on where it stands, so try both.
+        let odd = |line: &[u8], quote: u8| {
+            let quotes = line.iter().filter(|&&byte| byte == quote).count();
+            let escaped = line.windows(2).filter(|pair| *pair == [b'\\', quote]).count();
+            quotes % 2 == 1 || (quotes - escaped) % 2 == 1
+        };
         lines.into_iter().any(|line| odd(line, b'\'') || odd(line, b'"'))
     }
 
@@ -373,7 +377,8 @@ fn aftermath(fault: EnvFileFault) -> Aftermath {
         | EnvFileFault::SpaceAfterEquals
         | EnvFileFault::SpaceBeforeEquals
         | EnvFileFault::ValueTooLong { .. } => Aftermath::Contained,
-        EnvFileFault::Unquoted => Aftermath::Doubtful,
+        // If it is not closed on its line, `follows_open_line` sees that.
+        EnvFileFault::DoubleQuotes | EnvFileFault::Unquoted => Aftermath::Doubtful,
         _ => Aftermath::Spilled,
     }
 }
@@ -506,8 +511,8 @@ mod tests {
         let after = select(vec!["", " ", "#x", " # x", ";", "'", "\"", "x"]);
         (before, name, equals, quotes, value(), after).prop_map(
             |(before, name, equals, (open, close), value, after)| {
-                // A double quote inside would end the value for good.
-                let value = if open == "\"" { value.replace('"', "") } else { value };
+                // A bare double quote inside would end the value for good.
+                let value = if open == "\"" { value.replace('"', "\\\"") } else { value };
                 format!("{before}{name}{equals}{open}{value}{close}{after}\n")
             },
         )

@@ -76,6 +76,7 @@ mod tests {
         json!({"csiSecretRef": changed})
     }
 
+    /// CSI-09
     #[test]
     fn a_whole_reference_passes_csi_09() {
         check_source(&json!({"csiSecretRef": reference()}), &[]);
@@ -84,6 +85,7 @@ mod tests {
         check_source(&with("key", "any text: é"), &[]);
     }
 
+    /// CSI-11
     #[test]
     fn missing_fields_are_reported_at_once_csi_11() {
         check_source(

@@ -178,11 +178,13 @@ mod tests {
         json!({"fileKeyRef": changed})
     }
 
+    /// FILE-01, FILE-08
     #[test]
     fn a_whole_reference_passes_without_a_file_file_01_file_08() {
         check_source(&json!({"fileKeyRef": reference()}), &[]);
     }
 
+    /// FILE-02
     #[test]
     fn missing_fields_are_required_file_02() {
         check_source(
@@ -195,6 +197,7 @@ mod tests {
         );
     }
 
+    /// FILE-03
     #[test]
     fn the_volume_is_a_label_and_known_file_03() {
         check_source(
@@ -213,6 +216,7 @@ mod tests {
         );
     }
 
+    /// FILE-04
     #[test]
     fn the_volume_is_an_empty_dir_in_every_kind_of_container_file_04() {
         let rules = EnvRules::for_create(&FeatureGates::all_on());
@@ -239,6 +243,7 @@ mod tests {
         }
     }
 
+    /// FILE-05
     #[test]
     fn paths_stay_inside_the_volume_file_05_op_23() {
         for fine in ["a", "a/b", "a..b", "a/..b", ".env", ".", "a/", "a//b"] {
@@ -265,6 +270,7 @@ mod tests {
         check_source(&with("path", file), &expected);
     }
 
+    /// FILE-06
     #[test]
     fn keys_are_relaxed_names_of_128_bytes_file_06() {
         let invalid = |shown: &str| {

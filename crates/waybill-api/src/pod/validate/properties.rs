@@ -196,6 +196,7 @@ proptest! {
     }
 
     /// Turning the gate on never refuses what was accepted before, on create and on update.
+    /// NAME-06, NAME-07
     #[test]
     fn the_relaxed_gate_only_widens_name_06_name_07(
         new in proptest::collection::vec("[ -~]{0,3}|[A-Z]{1,3}", 0..4),
@@ -215,6 +216,7 @@ proptest! {
     }
 
     /// What is stored can always be stored again, whatever became of the gates.
+    /// NAME-08, CSI-10, FILE-09
     #[test]
     fn an_accepted_object_survives_any_change_of_gates_name_08_csi_10_file_09(
         stored in accepted(),

@@ -1,3 +1,5 @@
+//! The rules for variables, their sources and `envFrom`, as tables.
+
 use serde_json::{Value, json};
 
 use super::{
@@ -50,6 +52,7 @@ fn check_name(rules: &EnvRules, name: &str, faults: &[&str]) {
     assert_eq!(errors_under(rules, &spec), expected);
 }
 
+/// NAME-05, NAME-06
 #[test]
 fn names_and_prefixes_follow_the_rule_of_the_object_name_05_name_06() {
     check_name(&strict(), "FINE", &[]);
@@ -66,6 +69,7 @@ fn names_and_prefixes_follow_the_rule_of_the_object_name_05_name_06() {
     check_name(&all_on(), "Ç", &[RELAXED]);
 }
 
+/// NAME-04
 #[test]
 fn a_missing_name_is_required_and_a_missing_prefix_is_not_name_04() {
     for rules in [strict(), all_on()] {
@@ -77,6 +81,7 @@ fn a_missing_name_is_required_and_a_missing_prefix_is_not_name_04() {
     }
 }
 
+/// NAME-05, FILE-01, CSI-12
 #[test]
 fn every_kind_of_container_is_judged_name_05_file_01_csi_12() {
     for kind in ContainerKind::ALL {
@@ -105,6 +110,7 @@ fn every_kind_of_container_is_judged_name_05_file_01_csi_12() {
     }
 }
 
+/// NAME-05
 #[test]
 fn every_kind_of_object_is_judged_at_its_own_path_name_05() {
     for (group, kind, path) in [
@@ -150,6 +156,7 @@ fn sources() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// FILE-07
 #[test]
 fn without_a_source_the_message_lists_what_the_gates_allow_file_07() {
     let empty = json!({"name": "A", "valueFrom": {}});
@@ -169,6 +176,7 @@ fn without_a_source_the_message_lists_what_the_gates_allow_file_07() {
     check_count(&strict(), &full, &format!("{base} or `secretKeyRef`"));
 }
 
+/// FILE-07, CSI-12
 #[test]
 fn exactly_one_source_and_no_value_beside_it_file_07_csi_12() {
     for (first, reference) in sources() {
@@ -297,6 +305,7 @@ fn all_faults_are_gathered_in_the_order_of_kubernetes() {
 }
 
 /// NAME-21: the life of one pod while the gate is turned off and on again.
+/// NAME-08, NAME-15, NAME-16
 #[test]
 fn create_disable_update_reenable_name_08_name_15_name_16_name_21() {
     let (off, on) = (at("1.30"), at("1.32"));
@@ -328,6 +337,7 @@ fn create_disable_update_reenable_name_08_name_15_name_16_name_21() {
     assert!(update(&on, &["PLAIN"], &["a:b"]));
 }
 
+/// CSI-10
 #[test]
 fn an_object_with_csi_references_can_be_updated_with_the_gate_off_csi_10() {
     let spec = PodEnvSpec::from_value(&json!({"containers": [{"env": [{"name": "A", "valueFrom": {
