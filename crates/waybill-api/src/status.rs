@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::field::FieldError;
 
-/// `v1.Status`, the answer to a request that failed.
+/// `v1.Status`, the answer to a request that failed or has no object to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -14,7 +14,9 @@ pub struct Status {
     kind: String,
     metadata: Metadata,
     status: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     message: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     details: Option<StatusDetails>,
@@ -23,6 +25,7 @@ pub struct Status {
 
 /// What the failure was about, and every single cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct StatusDetails {
     /// Name of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -33,9 +36,15 @@ pub struct StatusDetails {
     /// Its kind.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
+    /// The object's unique id.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
     /// One cause per offending field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
+    /// When to try again, in seconds; 0 means not said.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retry_after_seconds: u32,
 }
 
 /// One reason for the failure.
@@ -61,6 +70,36 @@ pub struct Subject<'a> {
     pub name: &'a str,
 }
 
+/// The resource that a status speaks about; refusals before decoding know no kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// Its API group; empty for the core group.
+    pub group: &'a str,
+    /// Its name in paths, such as `pods`.
+    pub resource: &'a str,
+    /// Name of the object; empty if it is about all of them.
+    pub name: &'a str,
+}
+
+impl Target<'_> {
+    fn qualified(&self) -> String {
+        match self.group {
+            "" => self.resource.to_owned(),
+            group => format!("{}.{group}", self.resource),
+        }
+    }
+
+    /// Upstream puts the resource where the kind belongs.
+    fn details(&self) -> StatusDetails {
+        StatusDetails {
+            name: self.name.to_owned(),
+            group: self.group.to_owned(),
+            kind: self.resource.to_owned(),
+            ..StatusDetails::default()
+        }
+    }
+}
+
 /// List metadata that `Status` carries and never fills.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Metadata {}
@@ -78,13 +117,108 @@ impl Status {
             group: subject.group.to_owned(),
             kind: subject.kind.to_owned(),
             causes: errors.iter().map(StatusCause::from).collect(),
+            ..StatusDetails::default()
         };
         Self::failure(422, "Invalid", message, Some(details))
+    }
+
+    /// 200: done, and there is no object to show.
+    pub fn success(details: StatusDetails) -> Self {
+        let mut status = Self::failure(200, "", String::new(), Some(details));
+        status.status = "Success".to_owned();
+        status
     }
 
     /// 400: the request could not be decoded.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::failure(400, "BadRequest", message.into(), None)
+    }
+
+    /// 401: nobody knows who is asking.
+    pub fn unauthorized() -> Self {
+        Self::failure(401, "Unauthorized", "Unauthorized".to_owned(), None)
+    }
+
+    /// 403: `message` says who may not do what.
+    pub fn forbidden(target: Target<'_>, message: impl Into<String>) -> Self {
+        Self::failure(403, "Forbidden", message.into(), Some(target.details()))
+    }
+
+    /// 404: there is no such object.
+    pub fn not_found(target: Target<'_>) -> Self {
+        let message = format!("{} {:?} not found", target.qualified(), target.name);
+        Self::failure(404, "NotFound", message, Some(target.details()))
+    }
+
+    /// 404: there is no such path.
+    pub fn no_such_path() -> Self {
+        let message = "the server could not find the requested resource".to_owned();
+        Self::failure(404, "NotFound", message, Some(StatusDetails::default()))
+    }
+
+    /// 405: the resource has no such verb.
+    pub fn method_not_allowed(target: Target<'_>, verb: &str) -> Self {
+        let message = format!("{verb} is not supported on resources of kind {:?}", target.qualified());
+        Self::failure(405, "MethodNotAllowed", message, Some(target.details()))
+    }
+
+    /// 406: none of the formats the client accepts can be made.
+    pub fn not_acceptable(message: impl Into<String>) -> Self {
+        Self::failure(406, "NotAcceptable", message.into(), None)
+    }
+
+    /// 409: an object of that name exists.
+    pub fn already_exists(target: Target<'_>) -> Self {
+        let message = format!("{} {:?} already exists", target.qualified(), target.name);
+        Self::failure(409, "AlreadyExists", message, Some(target.details()))
+    }
+
+    /// 409: the object is not as the client believes.
+    pub fn conflict(target: Target<'_>, why: impl Into<String>) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {:?}: {}",
+            target.qualified(),
+            target.name,
+            why.into()
+        );
+        Self::failure(409, "Conflict", message, Some(target.details()))
+    }
+
+    /// 410: the history that the client asks for is gone; it must list again.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::failure(410, "Expired", message.into(), None)
+    }
+
+    /// 413: the request is larger than we take.
+    pub fn entity_too_large(message: impl Into<String>) -> Self {
+        Self::failure(413, "RequestEntityTooLarge", message.into(), None)
+    }
+
+    /// 422: understood, but it does not fit the object.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::failure(422, "Invalid", message.into(), None)
+    }
+
+    /// 415: the body has a type that we do not read.
+    pub fn unsupported_media_type(message: impl Into<String>) -> Self {
+        Self::failure(415, "UnsupportedMediaType", message.into(), None)
+    }
+
+    /// 500: something of ours is broken; the cause is in the log, not here.
+    pub fn internal(message: impl Into<String>) -> Self {
+        let message = format!("Internal error occurred: {}", message.into());
+        Self::failure(500, "InternalError", message, None)
+    }
+
+    /// 503: not now.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::failure(503, "ServiceUnavailable", message.into(), None)
+    }
+
+    /// 504: it took too long.
+    pub fn timeout(message: impl Into<String>) -> Self {
+        let details = StatusDetails { retry_after_seconds: 1, ..StatusDetails::default() };
+        Self::failure(504, "Timeout", format!("Timeout: {}", message.into()), Some(details))
     }
 
     /// The HTTP status code.
@@ -129,6 +263,10 @@ impl From<&FieldError> for StatusCause {
             field: error.path().to_string(),
         }
     }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// One error stands alone; several stand in brackets, and equal ones once, as upstream prints them.

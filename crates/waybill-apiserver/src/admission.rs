@@ -1,0 +1,126 @@
+//! What is admitted: checks that need more than the object itself.
+//!
+//! Mutation comes first and fills in; then the object is validated by its kind; then these checks
+//! look at its surroundings: the namespace, the service account, the roles of whoever asks, and the
+//! provider classes that its variables name.
+
+mod provider_classes;
+mod service_account;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use waybill_api::status::{Status, Target};
+
+use crate::{
+    authz::{Authorizer, object_message},
+    cache::ObjectKey,
+    document::{is_terminating, metadata},
+    objects::Objects,
+    registry::find,
+    rest::{Change, Part},
+};
+
+/// Namespaces that the cluster cannot do without.
+const KEPT_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
+
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Judges writes by what else there is.
+pub(crate) struct Admission {
+    pub(crate) objects: Arc<Objects>,
+    pub(crate) authorizer: Arc<Authorizer>,
+}
+
+impl Admission {
+    /// Fills in what depends on other objects.
+    pub(crate) fn mutate_create(&self, change: Change<'_>, document: &mut Value) -> Result<(), Status> {
+        if is_pod(change) {
+            self.set_service_account(change, document)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn validate_create(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
+        self.check_namespace(change, document)?;
+        self.check_roles(change, None, document)?;
+        self.check_node(change, document)?;
+        if is_pod(change) {
+            self.check_provider_classes(change, document)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn validate_update(
+        &self,
+        change: Change<'_>,
+        part: Part,
+        new: &Value,
+        old: &Value,
+    ) -> Result<(), Status> {
+        match part {
+            Part::Main => self.check_roles(change, Some(old), new),
+            Part::EphemeralContainers | Part::Finalize | Part::Status => Ok(()),
+        }
+    }
+
+    pub(crate) fn validate_delete(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
+        let name = metadata(document, "name");
+        if change.route.resource.plural == "namespaces" && KEPT_NAMESPACES.contains(&name) {
+            return Err(forbidden(change, name, "this namespace may not be deleted"));
+        }
+        Ok(())
+    }
+
+    /// Objects are created only in namespaces that exist and are not going away.
+    fn check_namespace(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
+        if !change.route.resource.is_namespaced() {
+            return Ok(());
+        }
+        let namespace = &change.route.namespace;
+        let found = find("", "v1", "namespaces")
+            .and_then(|namespaces| self.objects.cache(namespaces))
+            .and_then(|cache| cache.get(&ObjectKey::new("", namespace)));
+        let Some(found) = found else {
+            let target = Target { group: "", resource: "namespaces", name: namespace };
+            return Err(Status::not_found(target));
+        };
+        if is_terminating(&found.document()) {
+            let why = format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            );
+            return Err(forbidden(change, metadata(document, "name"), &why));
+        }
+        Ok(())
+    }
+
+    /// Nobody hands out rights that they do not have.
+    fn check_roles(&self, change: Change<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+        if change.route.resource.group != RBAC_GROUP {
+            return Ok(());
+        }
+        self.authorizer
+            .check_rbac_write(change.user, old, new)
+            .map_err(|error| forbidden(change, metadata(new, "name"), &error.to_string()))
+    }
+
+    /// What only the body of a node's request tells.
+    fn check_node(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
+        let Some(node) = crate::authz::node_of(change.user) else { return Ok(()) };
+        self.authorizer
+            .nodes()
+            .check_create(node, &change.route.target(), document)
+            .map_err(|error| forbidden(change, metadata(document, "name"), &error.to_string()))
+    }
+}
+
+fn is_pod(change: Change<'_>) -> bool {
+    let resource = change.route.resource;
+    resource.group.is_empty() && resource.plural == "pods"
+}
+
+fn forbidden(change: Change<'_>, name: &str, why: &str) -> Status {
+    let resource = change.route.resource;
+    let message = object_message(resource.group, resource.plural, name, why);
+    Status::forbidden(Target { name, ..change.route.status_target() }, message)
+}

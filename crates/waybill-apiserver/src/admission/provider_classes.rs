@@ -1,0 +1,93 @@
+//! A pod may use a provider class only if the class, its own namespace and its service account agree
+//! (CSI-13, OP-34, OP-35). The node and the driver ask again; this is for an early, clear answer.
+
+use serde_json::Value;
+use waybill_api::{
+    pod::{CsiSecretSelector, PodEnvSpec},
+    provider_class::ProviderClass,
+    status::Status,
+};
+
+use super::{Admission, forbidden};
+use crate::{
+    cache::ObjectKey,
+    document::metadata,
+    registry::find,
+    request::{Action, ResourceTarget, Target, User},
+    rest::Change,
+};
+
+impl Admission {
+    pub(super) fn check_provider_classes(
+        &self,
+        change: Change<'_>,
+        pod: &Value,
+    ) -> Result<(), Status> {
+        let Ok(spec) = PodEnvSpec::from_value(&pod["spec"]) else { return Ok(()) };
+        for source in spec.sources() {
+            if let Some(reference) = &source.csi_secret_ref {
+                self.check_reference(change, pod, reference)
+                    .map_err(|why| forbidden(change, metadata(pod, "name"), &why))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_reference(
+        &self,
+        change: Change<'_>,
+        pod: &Value,
+        reference: &CsiSecretSelector,
+    ) -> Result<(), String> {
+        let name = &reference.provider_class_name;
+        let class = self
+            .provider_class(name)
+            .ok_or_else(|| format!("ProviderClass '{name}' not found"))?;
+        if class.spec.driver != reference.driver {
+            return Err(format!("ProviderClass '{name}' is not for driver '{}'", reference.driver));
+        }
+        let namespace = &change.route.namespace;
+        let namespaces = class.allowed_namespaces().map_err(|error| error.to_string())?;
+        namespaces.check(namespace).map_err(|denied| denied.to_string())?;
+        let fields = class.allowed_fields().map_err(|error| error.to_string())?;
+        fields.check(&reference.key).map_err(|denied| denied.to_string())?;
+        let account = pod["spec"]["serviceAccountName"].as_str().unwrap_or("default");
+        if self.may_use(namespace, account, name) {
+            Ok(())
+        } else {
+            Err(format!(
+                "access denied to ProviderClass \"{name}\": service account {namespace}/{account} \
+                 needs the verb \"use\" on providerclasses.storage.k8s.io"
+            ))
+        }
+    }
+
+    fn provider_class(&self, name: &str) -> Option<ProviderClass> {
+        let resource = find("storage.k8s.io", "v1", "providerclasses")?;
+        let object = self.objects.cache(resource)?.get(&ObjectKey::new("", name))?;
+        serde_json::from_slice(&object.json).ok()
+    }
+
+    fn may_use(&self, namespace: &str, account: &str, class: &str) -> bool {
+        let user = User {
+            name: format!("system:serviceaccount:{namespace}:{account}"),
+            groups: vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+                "system:authenticated".to_owned(),
+            ],
+            ..User::default()
+        };
+        let action = Action {
+            verb: "use".to_owned(),
+            target: Target::Resource(ResourceTarget {
+                group: "storage.k8s.io".to_owned(),
+                version: "v1".to_owned(),
+                resource: "providerclasses".to_owned(),
+                name: class.to_owned(),
+                ..ResourceTarget::default()
+            }),
+        };
+        self.authorizer.authorize(&user, &action, &[]).is_allowed()
+    }
+}

@@ -1,0 +1,127 @@
+//! Every pod runs as a service account of its namespace, and finds that account's token.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+use waybill_api::status::Status;
+
+use super::{Admission, forbidden};
+use crate::{
+    cache::ObjectKey, document::metadata, registry::find, rest::Change,
+};
+
+/// Where a container finds its token, the cluster's certificate and its namespace.
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Somewhat over an hour, so that a kubelet that renews hourly is never late.
+const TOKEN_SECONDS: u32 = 3_607;
+
+impl Admission {
+    pub(super) fn set_service_account(
+        &self,
+        change: Change<'_>,
+        pod: &mut Value,
+    ) -> Result<(), Status> {
+        let spec = &mut pod["spec"];
+        if !spec.is_object() {
+            return Ok(());
+        }
+        let name = match spec["serviceAccountName"].as_str() {
+            Some(name) if !name.is_empty() => name.to_owned(),
+            _ => "default".to_owned(),
+        };
+        spec["serviceAccountName"] = name.as_str().into();
+        spec["serviceAccount"] = name.as_str().into();
+        let account = find("", "v1", "serviceaccounts")
+            .and_then(|resource| self.objects.cache(resource))
+            .and_then(|cache| cache.get(&ObjectKey::new(&change.route.namespace, &name)));
+        let Some(account) = account else {
+            let why = format!(
+                "error looking up service account {}/{name}: serviceaccount {name:?} not found",
+                change.route.namespace
+            );
+            return Err(forbidden(change, metadata(pod, "name"), &why));
+        };
+        let account = account.document();
+        let spec = &mut pod["spec"];
+        if spec["imagePullSecrets"].is_null() && account["imagePullSecrets"].is_array() {
+            spec["imagePullSecrets"] = account["imagePullSecrets"].clone();
+        }
+        let wanted = spec["automountServiceAccountToken"]
+            .as_bool()
+            .or(account["automountServiceAccountToken"].as_bool())
+            .unwrap_or(true);
+        if wanted {
+            mount_token(spec);
+        }
+        Ok(())
+    }
+}
+
+/// Mounts a token into every container that has nothing at that path yet.
+fn mount_token(spec: &mut Value) {
+    let suffix: String = Uuid::new_v4().simple().to_string().chars().take(5).collect();
+    let volume = format!("kube-api-access-{suffix}");
+    let mut mounted = false;
+    for kind in ["containers", "initContainers"] {
+        for container in spec[kind].as_array_mut().into_iter().flatten() {
+            mounted |= mount_into(container, &volume);
+        }
+    }
+    if !mounted {
+        return;
+    }
+    let source = json!({
+        "name": volume,
+        "projected": {"defaultMode": 420, "sources": [
+            {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+            {"configMap": {
+                "name": "kube-root-ca.crt",
+                "items": [{"key": "ca.crt", "path": "ca.crt"}],
+            }},
+            {"downwardAPI": {"items": [{
+                "path": "namespace",
+                "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+            }]}},
+        ]},
+    });
+    match spec["volumes"].as_array_mut() {
+        Some(volumes) => volumes.push(source),
+        None => spec["volumes"] = json!([source]),
+    }
+}
+
+fn mount_into(container: &mut Value, volume: &str) -> bool {
+    if !container.is_object() {
+        return false;
+    }
+    let mounts = &mut container["volumeMounts"];
+    let taken = mounts.as_array().into_iter().flatten().any(|mount| mount["mountPath"] == TOKEN_PATH);
+    if taken {
+        return false;
+    }
+    let mount = json!({"name": volume, "readOnly": true, "mountPath": TOKEN_PATH});
+    match mounts.as_array_mut() {
+        Some(mounts) => mounts.push(mount),
+        None => *mounts = json!([mount]),
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_mounted_once_and_never_over_something() {
+        let mut spec = json!({
+            "containers": [{"name": "a"}, {"name": "b", "volumeMounts": [{"name": "x", "mountPath": TOKEN_PATH}]}],
+            "initContainers": [{"name": "i", "volumeMounts": []}],
+        });
+        mount_token(&mut spec);
+        let volume = spec["volumes"][0]["name"].as_str().unwrap().to_owned();
+        assert!(volume.starts_with("kube-api-access-"), "{volume}");
+        assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], volume.as_str());
+        assert_eq!(spec["containers"][1]["volumeMounts"].as_array().unwrap().len(), 1);
+        assert_eq!(spec["initContainers"][0]["volumeMounts"][0]["mountPath"], TOKEN_PATH);
+    }
+}

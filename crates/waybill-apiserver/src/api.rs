@@ -1,0 +1,281 @@
+//! One request from its headers to its answer: who asks, may they, what happens, what is recorded.
+
+mod nonresource;
+mod pods;
+mod reviews;
+mod write;
+
+use std::{net::IpAddr, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use hyper::body::Incoming;
+use waybill_api::{gates::FeatureGates, status::Status};
+
+use crate::{
+    audit::{Lifetime, Peer as AuditPeer, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
+    authn::{Authenticated, Authenticator, Credentials},
+    authz::{Authorizer, FieldTerm, forbidden_message},
+    http::{Answer, Body, Peer, compress},
+    metrics::Metrics,
+    proxy::NodeProxy,
+    query::Query,
+    read::{Reader, View, WatchOptions, watch_lines},
+    request::{Action, Target, User},
+    rest::{Clock, Rest},
+    route::{ResourceRoute, Route},
+    selector::{FieldOperator, FieldSelector},
+};
+
+/// Everything a request needs.
+pub(crate) struct Api {
+    pub(crate) reader: Reader,
+    pub(crate) rest: Rest,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) recorder: Recorder,
+    pub(crate) metrics: Metrics,
+    pub(crate) proxy: NodeProxy,
+    pub(crate) gates: FeatureGates,
+    pub(crate) clock: Clock,
+}
+
+/// A request after authentication.
+struct Context<'a> {
+    user: &'a User,
+    method: &'a Method,
+    headers: &'a HeaderMap,
+    query: &'a Query,
+    audit: &'a mut RequestAudit,
+}
+
+/// What a handler makes of a request.
+enum Handled {
+    Answer(Answer),
+    /// A connection that became a stream of its own; the answer is the node's.
+    Upgraded(Response<Body>),
+}
+
+impl From<Answer> for Handled {
+    fn from(answer: Answer) -> Self {
+        Self::Answer(answer)
+    }
+}
+
+impl Api {
+    pub(crate) async fn handle(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+        let started = std::time::Instant::now();
+        let (path, raw_query) =
+            (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+        let method = request.method().clone();
+        let headers = request.headers().clone();
+        let query = Query::parse(&raw_query);
+        let route = Route::parse(&path);
+        let mut action = route.action(&method, &path, query.flag("watch"));
+        let lifetime = lifetime(&action, &query);
+        let authenticated = self.authenticate(&peer, &headers, &path);
+        let audit_peer = match &authenticated {
+            Ok(found) if found.is_trusted_proxy() => AuditPeer::TrustedProxy,
+            _ => AuditPeer::Client,
+        };
+        let nobody = User::default();
+        let user = authenticated.as_ref().map_or(&nobody, |found| &found.user);
+        let source: [IpAddr; 1] = [peer.address.ip()];
+        let facts = RequestFacts {
+            id: choose_id(&headers, audit_peer),
+            user,
+            impersonated: None,
+            action: &action,
+            uri: request.uri().path_and_query().map_or("", |uri| uri.as_str()),
+            source_ips: &source,
+            user_agent: text_header(&headers, header::USER_AGENT),
+            lifetime,
+        };
+        let Ok(mut audit) = self.recorder.begin(facts).await else {
+            return Answer::status(&Status::unavailable("the request cannot be recorded"))
+                .into_response("");
+        };
+        let audit_id = audit.id().to_string();
+        let result = match &authenticated {
+            Err(status) => Err(status.clone()),
+            Ok(found) => {
+                narrow_to_name(&mut action, &query);
+                let context = Context {
+                    user: &found.user,
+                    method: &method,
+                    headers: &headers,
+                    query: &query,
+                    audit: &mut audit,
+                };
+                match self.authorize(&found.user, &action, &query) {
+                    Ok(()) => self.dispatch(&route, &path, context, request).await,
+                    Err(status) => Err(status),
+                }
+            }
+        };
+        let answer = match result {
+            Ok(Handled::Upgraded(response)) => {
+                self.metrics.observe(&action, response.status().as_u16(), started.elapsed());
+                drop(audit);
+                return response;
+            }
+            Ok(Handled::Answer(answer)) => answer,
+            Err(status) => Answer::status(&status),
+        };
+        self.metrics.observe(&action, answer.code.as_u16(), started.elapsed());
+        self.finish(answer, audit, &headers, &audit_id, lifetime).await
+    }
+
+    fn authenticate(&self, peer: &Peer, headers: &HeaderMap, path: &str) -> Result<Authenticated, Status> {
+        let credentials = Credentials { certificates: &peer.certificates, headers, path };
+        self.authenticator.authenticate(&credentials, (self.clock)()).map_err(|error| {
+            tracing::debug!(address = %peer.address, %error, "a client could not be authenticated");
+            Status::unauthorized()
+        })
+    }
+
+    fn authorize(&self, user: &User, action: &Action, query: &Query) -> Result<(), Status> {
+        let selector = FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default();
+        let terms: Vec<FieldTerm<'_>> = selector
+            .requirements()
+            .iter()
+            .filter(|term| term.operator == FieldOperator::Equals)
+            .map(|term| FieldTerm { field: &term.field, value: &term.value })
+            .collect();
+        let decision = self.authorizer.authorize(user, action, &terms);
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        let message = forbidden_message(user, action, decision.reason());
+        let target = match &action.target {
+            Target::Resource(target) => waybill_api::status::Target {
+                group: &target.group,
+                resource: &target.resource,
+                name: &target.name,
+            },
+            Target::Path(_) => waybill_api::status::Target { group: "", resource: "", name: "" },
+        };
+        Err(Status::forbidden(target, message))
+    }
+
+    async fn dispatch(
+        self: &Arc<Self>,
+        route: &Route,
+        path: &str,
+        context: Context<'_>,
+        request: Request<Incoming>,
+    ) -> Result<Handled, Status> {
+        let route = match route {
+            Route::Path => return self.path(path, context.method).map(Handled::from),
+            Route::Resource(route) => route,
+        };
+        if route.subresource.is_empty() {
+            self.resource(route, context, request).await.map(Handled::from)
+        } else {
+            self.subresource(route, context, request).await
+        }
+    }
+
+    async fn resource(
+        self: &Arc<Self>,
+        route: &ResourceRoute,
+        context: Context<'_>,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Status> {
+        let verb = route.verb(context.method, context.query.flag("watch"));
+        let method_fits = matches!(
+            (verb, context.method),
+            ("get" | "list" | "watch", &Method::GET | &Method::HEAD)
+                | ("create", &Method::POST)
+                | ("update", &Method::PUT)
+                | ("patch", &Method::PATCH)
+                | ("delete" | "deletecollection", &Method::DELETE)
+        );
+        let name_fits = (verb == "create") != !route.name.is_empty() || verb != "create";
+        if !method_fits || !name_fits || !route.resource.verbs.contains(&verb) {
+            return Err(Status::method_not_allowed(route.status_target(), verb));
+        }
+        if !route.resource.is_stored() {
+            return self.review(route, context, request).await;
+        }
+        let now = (self.clock)();
+        match verb {
+            "get" => {
+                let view = view(&context)?;
+                let object = self.reader.get(route)?;
+                Ok(Answer::json(http::StatusCode::OK, view.object(route.resource, &object, now)))
+            }
+            "list" => {
+                let view = view(&context)?;
+                let body = self.reader.list(route, context.query, &view, now)?;
+                Ok(Answer::json(http::StatusCode::OK, body))
+            }
+            "watch" => {
+                let options = WatchOptions::parse(route, context.query)?;
+                let clock = Arc::clone(&self.clock);
+                let lines = watch_lines(&self.reader, route.resource, options, view(&context)?, clock)?;
+                Ok(Answer::stream(lines))
+            }
+            _ => self.write(route, verb, context, request).await,
+        }
+    }
+
+    async fn finish(
+        &self,
+        answer: Answer,
+        mut audit: RequestAudit,
+        request: &HeaderMap,
+        audit_id: &str,
+        lifetime: Lifetime,
+    ) -> Response<Body> {
+        let code = answer.code.as_u16();
+        let is_stream = matches!(answer.body, crate::http::AnswerBody::Stream(_));
+        if is_stream && lifetime == Lifetime::LongRunning {
+            audit.response_started(code);
+            return answer.into_response_with(audit_id, audit);
+        }
+        audit.complete(ResponseStatus::code(code)).await;
+        let (answer, compressed) = compress(answer, request);
+        let mut response = answer.into_response(audit_id);
+        if compressed {
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        response
+    }
+}
+
+fn view(context: &Context<'_>) -> Result<View, Status> {
+    View::parse(context.headers, context.query.text("includeObject"))
+}
+
+/// Watches, sessions and followed logs last; everything else is over soon.
+fn lifetime(action: &Action, query: &Query) -> Lifetime {
+    let long = match &action.target {
+        Target::Resource(target) => match target.subresource.as_str() {
+            "attach" | "exec" | "portforward" => true,
+            "log" => query.flag("follow"),
+            _ => action.verb == "watch",
+        },
+        Target::Path(_) => false,
+    };
+    if long { Lifetime::LongRunning } else { Lifetime::Short }
+}
+
+/// A list or watch of one name is judged as being about that name, as in Kubernetes.
+fn narrow_to_name(action: &mut Action, query: &Query) {
+    if let Target::Resource(target) = &mut action.target
+        && target.name.is_empty()
+        && matches!(action.verb.as_str(), "list" | "watch" | "deletecollection")
+        && let Ok(selector) = FieldSelector::parse(query.text("fieldSelector"))
+        && let Some(name) = selector.exact("metadata.name")
+    {
+        target.name = name.to_owned();
+    }
+}
+
+fn text_header(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}

@@ -1,0 +1,222 @@
+//! `create`, `update`, `patch`, `delete` and `deletecollection`, from bytes to bytes.
+
+use std::sync::Arc;
+
+use http::{Request, StatusCode, header};
+use hyper::body::Incoming;
+use serde_json::Value;
+use waybill_api::status::Status;
+
+use super::{Api, Context, text_header, view};
+use crate::{
+    convert,
+    http::{Answer, read_body},
+    patch::{self, PatchError, PatchType, Refusal},
+    query::DryRun,
+    read::Selection,
+    registry::Resource,
+    rest::{Change, DeleteOptions, Deletion, Part, Written},
+    route::ResourceRoute,
+    schema::{self, FieldValidation, KindSchema},
+};
+
+impl Api {
+    /// Performs a verb that changes objects.
+    pub(super) async fn write(
+        self: &Arc<Self>,
+        route: &ResourceRoute,
+        verb: &str,
+        context: Context<'_>,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Status> {
+        let dry_run = DryRun::parse(context.query.all("dryRun"))?;
+        let change = Change { route, user: context.user, dry_run };
+        match verb {
+            "create" => {
+                let body = read_body(request.into_body()).await?;
+                let (document, warnings) = decode(route.resource, &context, &body)?;
+                context.audit.request_object(|| document.clone());
+                let document = convert::to_storage(route.resource, document);
+                let written = self.rest.create(change, document).await?;
+                self.answer(route.resource, context, written, warnings, StatusCode::CREATED)
+            }
+            "update" | "patch" => self.change(route, Part::Main, context, request).await,
+            "delete" => self.delete(change, context, request).await,
+            _ => self.delete_collection(change, context, request).await,
+        }
+    }
+
+    /// `update` or `patch` of an object or one of its parts.
+    pub(super) async fn change(
+        self: &Arc<Self>,
+        route: &ResourceRoute,
+        part: Part,
+        context: Context<'_>,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Status> {
+        let dry_run = DryRun::parse(context.query.all("dryRun"))?;
+        let change = Change { route, user: context.user, dry_run };
+        let resource = route.resource;
+        let body = read_body(request.into_body()).await?;
+        if *context.method != http::Method::PATCH {
+            let (document, warnings) = decode(resource, &context, &body)?;
+            context.audit.request_object(|| document.clone());
+            let document = convert::to_storage(resource, document);
+            let written = self.rest.update(change, part, |_| Ok(document.clone())).await?;
+            return self.answer(resource, context, written, warnings, StatusCode::OK);
+        }
+        let content_type = text_header(context.headers, header::CONTENT_TYPE);
+        let kind = PatchType::from_content_type(content_type).map_err(|error| refusal(&error))?;
+        let validation = field_validation(&context)?;
+        let schema = schema_of(resource)?;
+        let patch = |old: &Value| {
+            let shown = convert::from_storage(resource, old.clone());
+            let patched = patch::apply(kind, &body, &shown, resource.plural)
+                .map_err(|error| refusal(&error))?;
+            let decoded = schema
+                .check(patched, validation)
+                .map_err(|error| Status::bad_request(schema.refusal(&error)))?;
+            Ok(convert::to_storage(resource, decoded.object))
+        };
+        let written = self.rest.update(change, part, patch).await?;
+        self.answer(resource, context, written, Vec::new(), StatusCode::OK)
+    }
+
+    async fn delete(
+        &self,
+        change: Change<'_>,
+        context: Context<'_>,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Status> {
+        let (options, dry_run) = delete_options(&context, request, change.dry_run).await?;
+        let change = Change { dry_run, ..change };
+        match self.rest.delete(change, &options).await? {
+            Deletion::Gone(status) => Ok(Answer::status(&status)),
+            Deletion::Marked(document) => {
+                let resource = change.route.resource;
+                let body = view(&context)?.document(resource, document, (self.clock)());
+                Ok(Answer::json(StatusCode::OK, body))
+            }
+        }
+    }
+
+    async fn delete_collection(
+        &self,
+        change: Change<'_>,
+        context: Context<'_>,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Status> {
+        let selection = Selection::parse(change.route, context.query)?;
+        let (options, dry_run) = delete_options(&context, request, change.dry_run).await?;
+        let resource = change.route.resource;
+        let cache = self.reader.objects.cache(resource).ok_or_else(Status::no_such_path)?;
+        let listing = cache
+            .list(&change.route.namespace, None, usize::MAX, |object| selection.keeps(object));
+        let mut items: Vec<Value> = Vec::new();
+        for object in &listing.objects {
+            let route = ResourceRoute {
+                resource,
+                namespace: object.key.namespace.to_string(),
+                name: object.key.name.to_string(),
+                subresource: String::new(),
+            };
+            let change = Change { route: &route, dry_run, ..change };
+            match self.rest.delete(change, &options).await {
+                Ok(_) => items.push(convert::from_storage(resource, object.document())),
+                // Somebody else was faster.
+                Err(status) if status.code() == 404 => {}
+                Err(status) => return Err(status),
+            }
+        }
+        Ok(Answer::value(&serde_json::json!({
+            "kind": format!("{}List", resource.kind),
+            "apiVersion": resource.api_version(),
+            "metadata": {"resourceVersion": self.reader.objects.revision().to_string()},
+            "items": items,
+        })))
+    }
+
+    pub(super) fn answer(
+        &self,
+        resource: &'static Resource,
+        context: Context<'_>,
+        written: Written,
+        mut warnings: Vec<String>,
+        code: StatusCode,
+    ) -> Result<Answer, Status> {
+        let view = view(&context)?;
+        warnings.extend(written.warnings);
+        context.audit.response_object(|| written.document.clone());
+        let body = view.document(resource, written.document, (self.clock)());
+        Ok(Answer::json(code, body).with_warnings(warnings))
+    }
+}
+
+async fn delete_options(
+    context: &Context<'_>,
+    request: Request<Incoming>,
+    dry_run: DryRun,
+) -> Result<(DeleteOptions, DryRun), Status> {
+    let grace = context.query.number("gracePeriodSeconds")?;
+    let grace = grace.and_then(|seconds| i64::try_from(seconds).ok());
+    let body = read_body(request.into_body()).await?;
+    let (options, said) = DeleteOptions::parse(&body, grace)?;
+    Ok((options, if said == DryRun::All { said } else { dry_run }))
+}
+
+/// Reads a body as an object of `resource`; what to warn of comes with it.
+fn decode(
+    resource: &'static Resource,
+    context: &Context<'_>,
+    body: &[u8],
+) -> Result<(Value, Vec<String>), Status> {
+    decode_as(schema_of(resource)?, context, body)
+}
+
+/// Reads a body as an object of the kind of `schema`.
+pub(super) fn decode_as(
+    schema: &KindSchema,
+    context: &Context<'_>,
+    body: &[u8],
+) -> Result<(Value, Vec<String>), Status> {
+    check_media_type(context)?;
+    let decoded = schema
+        .decode(body, field_validation(context)?)
+        .map_err(|error| Status::bad_request(schema.refusal(&error)))?;
+    Ok((decoded.object, decoded.warnings))
+}
+
+fn check_media_type(context: &Context<'_>) -> Result<(), Status> {
+    let content_type = text_header(context.headers, header::CONTENT_TYPE);
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    match media_type {
+        "" | "application/json" => Ok(()),
+        other => Err(Status::unsupported_media_type(format!(
+            "the body of the request was in an unknown format - accepted media types include: \
+             application/json; found {other}"
+        ))),
+    }
+}
+
+fn schema_of(resource: &'static Resource) -> Result<&'static KindSchema, Status> {
+    schema::lookup(resource.group, resource.version, resource.kind)
+        .ok_or_else(|| Status::internal(format!("{} has no schema", resource.kind)))
+}
+
+fn field_validation(context: &Context<'_>) -> Result<FieldValidation, Status> {
+    FieldValidation::parse(context.query.text("fieldValidation")).ok_or_else(|| {
+        Status::bad_request(
+            "fieldValidation: Unsupported value: supported values: \"Ignore\", \"Strict\", \"Warn\"",
+        )
+    })
+}
+
+fn refusal(error: &PatchError) -> Status {
+    let text = error.to_string();
+    match error.refusal() {
+        Refusal::BadRequest => Status::bad_request(text),
+        Refusal::RequestEntityTooLarge => Status::entity_too_large(text),
+        Refusal::UnprocessableEntity => Status::unprocessable(text),
+        Refusal::UnsupportedMediaType => Status::unsupported_media_type(text),
+    }
+}

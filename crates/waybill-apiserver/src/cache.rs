@@ -1,0 +1,176 @@
+//! The watch cache of one resource: reads come from here, never from the store.
+//!
+//! The feed applies every change of the store in order. Objects are kept as the bytes that clients
+//! get, so a GET copies a pointer and a LIST concatenates; labels and selectable fields stand beside
+//! them. Recent changes are kept so that a watch can start in the past; further back it must list
+//! again. A watcher that does not keep up is cut off, since its client can always come back.
+
+mod object;
+mod watcher;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use tokio::sync::mpsc;
+use waybill_core::id::ResourceVersion;
+
+pub(crate) use self::{
+    object::{CachedObject, ObjectKey},
+    watcher::{ChangeKind, ObjectChange, Watcher, event_line},
+};
+
+/// Changes kept for watches that start in the past.
+const HISTORY: usize = 4_096;
+
+/// Changes that may wait for one watcher before it is cut off.
+const PENDING: usize = 1_024;
+
+/// All objects of one resource.
+pub(crate) struct Cache {
+    state: RwLock<State>,
+}
+
+struct State {
+    objects: BTreeMap<ObjectKey, Arc<CachedObject>>,
+    /// Everything up to here has been applied, of this resource and of all others.
+    revision: ResourceVersion,
+    history: VecDeque<Arc<ObjectChange>>,
+    /// Changes after this revision are all in `history`.
+    complete_after: ResourceVersion,
+    watchers: Vec<mpsc::Sender<Arc<ObjectChange>>>,
+}
+
+/// What a list shows: all as of one revision.
+pub(crate) struct Listing {
+    pub(crate) objects: Vec<Arc<CachedObject>>,
+    pub(crate) revision: ResourceVersion,
+}
+
+/// The changes that a watch asks for are no longer known.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooOld {
+    pub(crate) oldest: ResourceVersion,
+}
+
+impl Cache {
+    /// A cache that starts with `objects`, as they were at `revision`.
+    pub(crate) fn new(objects: Vec<CachedObject>, revision: ResourceVersion) -> Self {
+        let entry = |object: CachedObject| (object.key.clone(), Arc::new(object));
+        let state = State {
+            objects: objects.into_iter().map(entry).collect(),
+            revision,
+            history: VecDeque::new(),
+            complete_after: revision,
+            watchers: Vec::new(),
+        };
+        Self { state: RwLock::new(state) }
+    }
+
+    /// Applies one change; `None` deletes. Changes come in the order of their revisions.
+    pub(crate) fn apply(&self, key: ObjectKey, revision: ResourceVersion, new: Option<CachedObject>) {
+        let mut state = self.write();
+        let state = &mut *state;
+        state.revision = revision;
+        let new = new.map(Arc::new);
+        let old = match &new {
+            Some(object) => state.objects.insert(key, Arc::clone(object)),
+            None => state.objects.remove(&key),
+        };
+        let Some(change) = ObjectChange::between(old, new, revision) else { return };
+        let change = Arc::new(change);
+        state.watchers.retain(|watcher| watcher.try_send(Arc::clone(&change)).is_ok());
+        if state.history.len() >= HISTORY
+            && let Some(forgotten) = state.history.pop_front()
+        {
+            state.complete_after = forgotten.revision;
+        }
+        state.history.push_back(change);
+    }
+
+    /// Notes that nothing else has happened up to `revision`.
+    pub(crate) fn advance(&self, revision: ResourceVersion) {
+        let mut state = self.write();
+        state.revision = state.revision.max(revision);
+    }
+
+    /// The object at `key`.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<CachedObject>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    /// The objects of `namespace`, or all if it is empty, for which `keep` holds, at most `limit`,
+    /// starting after `after`. Ordered by namespace and name.
+    pub(crate) fn list(
+        &self,
+        namespace: &str,
+        after: Option<&ObjectKey>,
+        limit: usize,
+        keep: impl Fn(&CachedObject) -> bool,
+    ) -> Listing {
+        let state = self.read();
+        let start = match after {
+            Some(key) => Bound::Excluded(key.clone()),
+            None => Bound::Included(ObjectKey::first_of(namespace)),
+        };
+        let objects = state
+            .objects
+            .range((start, Bound::Unbounded))
+            .take_while(|(key, _)| namespace.is_empty() || &*key.namespace == namespace)
+            .map(|(_, object)| object)
+            .filter(|object| keep(object))
+            .take(limit)
+            .cloned()
+            .collect();
+        Listing { objects, revision: state.revision }
+    }
+
+    /// The changes after `after`, then those that are yet to come.
+    pub(crate) fn watch(&self, after: ResourceVersion) -> Result<Watcher, TooOld> {
+        let mut state = self.write();
+        if after < state.complete_after {
+            return Err(TooOld { oldest: state.complete_after });
+        }
+        let past: VecDeque<_> =
+            state.history.iter().filter(|change| change.revision > after).cloned().collect();
+        let (sender, receiver) = mpsc::channel(PENDING);
+        state.watchers.push(sender);
+        Ok(Watcher::new(past, receiver))
+    }
+
+    /// All objects as they are now, and the changes from now on, without a gap between.
+    pub(crate) fn list_and_watch(&self) -> (Listing, Watcher) {
+        let mut state = self.write();
+        let listing =
+            Listing { objects: state.objects.values().cloned().collect(), revision: state.revision };
+        let (sender, receiver) = mpsc::channel(PENDING);
+        state.watchers.push(sender);
+        (listing, Watcher::new(VecDeque::new(), receiver))
+    }
+
+    /// Everything up to this revision has been applied.
+    pub(crate) fn revision(&self) -> ResourceVersion {
+        self.read().revision
+    }
+
+    /// How many objects there are.
+    pub(crate) fn len(&self) -> usize {
+        self.read().objects.len()
+    }
+
+    /// Ends every watch, so that clients come back to another server.
+    pub(crate) fn end_watches(&self) {
+        self.write().watchers.clear();
+    }
+
+    // A panic while the lock was held left the maps usable: each step leaves them whole.
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

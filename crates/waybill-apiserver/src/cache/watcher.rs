@@ -1,0 +1,119 @@
+//! Changes on their way to one watch.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::sync::mpsc;
+use waybill_core::id::ResourceVersion;
+
+use super::object::CachedObject;
+
+/// What happened to an object, as one watch sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    Added,
+    Deleted,
+    Modified,
+}
+
+impl ChangeKind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Deleted => "DELETED",
+            Self::Modified => "MODIFIED",
+        }
+    }
+}
+
+/// One change of one object.
+#[derive(Debug)]
+pub(crate) struct ObjectChange {
+    pub(crate) revision: ResourceVersion,
+    /// The object after the change, or the last state of a deleted one.
+    pub(crate) object: Arc<CachedObject>,
+    previous: Option<Arc<CachedObject>>,
+    kind: ChangeKind,
+    /// The event as most watchers get it, made once for all of them.
+    line: OnceLock<Bytes>,
+}
+
+impl ObjectChange {
+    pub(super) fn between(
+        old: Option<Arc<CachedObject>>,
+        new: Option<Arc<CachedObject>>,
+        revision: ResourceVersion,
+    ) -> Option<Self> {
+        let (object, kind) = match (&old, new) {
+            (None, Some(new)) => (new, ChangeKind::Added),
+            (Some(_), Some(new)) => (new, ChangeKind::Modified),
+            (Some(old), None) => (Arc::new(deleted(old, revision)), ChangeKind::Deleted),
+            (None, None) => return None,
+        };
+        Some(Self { revision, object, previous: old, kind, line: OnceLock::new() })
+    }
+
+    /// What a watch that sees only what `keep` lets through is told, if anything.
+    pub(crate) fn as_seen(&self, keep: impl Fn(&CachedObject) -> bool) -> Option<ChangeKind> {
+        let before = self.previous.as_deref().is_some_and(&keep);
+        let after = self.kind != ChangeKind::Deleted && keep(&self.object);
+        match (before, after) {
+            (false, true) => Some(ChangeKind::Added),
+            (true, true) => Some(ChangeKind::Modified),
+            (true, false) => Some(ChangeKind::Deleted),
+            (false, false) => None,
+        }
+    }
+
+    /// The event as one line of a watch response.
+    pub(crate) fn line(&self, kind: ChangeKind) -> Bytes {
+        if kind == self.kind {
+            self.line.get_or_init(|| event_line(kind, &self.object.json)).clone()
+        } else {
+            event_line(kind, &self.object.json)
+        }
+    }
+}
+
+/// `{"type":…,"object":…}` and a line break.
+pub(crate) fn event_line(kind: ChangeKind, object: &[u8]) -> Bytes {
+    let mut line = BytesMut::with_capacity(object.len() + 40);
+    line.put_slice(b"{\"type\":\"");
+    line.put_slice(kind.as_str().as_bytes());
+    line.put_slice(b"\",\"object\":");
+    line.put_slice(object);
+    line.put_slice(b"}\n");
+    line.freeze()
+}
+
+/// First what has happened already, then what happens.
+pub(crate) struct Watcher {
+    past: VecDeque<Arc<ObjectChange>>,
+    live: mpsc::Receiver<Arc<ObjectChange>>,
+}
+
+impl Watcher {
+    pub(super) fn new(
+        past: VecDeque<Arc<ObjectChange>>,
+        live: mpsc::Receiver<Arc<ObjectChange>>,
+    ) -> Self {
+        Self { past, live }
+    }
+
+    /// The next change; `None` when this watcher was cut off.
+    pub(crate) async fn next(&mut self) -> Option<Arc<ObjectChange>> {
+        match self.past.pop_front() {
+            Some(change) => Some(change),
+            None => self.live.recv().await,
+        }
+    }
+}
+
+/// A deleted object is shown as it last was, at the revision of its deletion.
+fn deleted(old: &CachedObject, revision: ResourceVersion) -> CachedObject {
+    let fields = old.fields.clone();
+    CachedObject::new(old.document(), revision, |_| fields)
+}

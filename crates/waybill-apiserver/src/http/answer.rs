@@ -1,0 +1,133 @@
+//! Answers: a status code, a type, and bytes or a stream of them.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use futures_util::Stream;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use serde_json::Value;
+use waybill_api::status::Status;
+
+use super::body::{Body, stream_body, whole_body};
+
+/// What is sent back.
+pub(crate) struct Answer {
+    pub(crate) code: StatusCode,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: AnswerBody,
+    pub(crate) warnings: Vec<String>,
+}
+
+pub(crate) enum AnswerBody {
+    Bytes(Bytes),
+    Stream(Body),
+}
+
+/// Smaller answers gain nothing from compression; upstream's limit.
+const WORTH_COMPRESSING: usize = 128 * 1024;
+
+impl Answer {
+    pub(crate) fn json(code: StatusCode, bytes: Bytes) -> Self {
+        Self {
+            code,
+            content_type: "application/json",
+            body: AnswerBody::Bytes(bytes),
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(crate) fn value(value: &Value) -> Self {
+        Self::json(StatusCode::OK, Bytes::from(value.to_string()))
+    }
+
+    pub(crate) fn text(text: impl Into<Bytes>) -> Self {
+        Self { content_type: "text/plain; charset=utf-8", ..Self::json(StatusCode::OK, text.into()) }
+    }
+
+    pub(crate) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        let empty = Self::json(StatusCode::OK, Bytes::new());
+        Self { body: AnswerBody::Stream(stream_body(pieces)), ..empty }
+    }
+
+    pub(crate) fn status(status: &Status) -> Self {
+        let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // A status is made of texts and numbers; it can always be written.
+        Self::json(code, Bytes::from(serde_json::to_vec(status).unwrap_or_default()))
+    }
+
+    pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings.extend(warnings);
+        self
+    }
+
+    pub(crate) fn into_response(self, audit_id: &str) -> Response<Body> {
+        let body = match self.body {
+            AnswerBody::Bytes(bytes) => whole_body(bytes),
+            AnswerBody::Stream(body) => body,
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = self.code;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        if let Ok(id) = HeaderValue::from_str(audit_id) {
+            headers.insert("audit-id", id);
+        }
+        for warning in &self.warnings {
+            if let Some(value) = warning_header(warning) {
+                headers.append(header::WARNING, value);
+            }
+        }
+        response
+    }
+}
+
+/// `299 - "text"`, without what a header cannot carry.
+fn warning_header(text: &str) -> Option<HeaderValue> {
+    let safe: String = text
+        .chars()
+        .map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' })
+        .flat_map(|c| if matches!(c, '"' | '\\') { vec!['\\', c] } else { vec![c] })
+        .collect();
+    HeaderValue::from_str(&format!("299 - \"{safe}\"")).ok()
+}
+
+/// Compresses a large answer if the client can read it.
+pub(crate) fn compress(mut answer: Answer, request: &HeaderMap) -> (Answer, bool) {
+    let accepts = request
+        .get(header::ACCEPT_ENCODING)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.split(',').any(|coding| coding.trim().starts_with("gzip")));
+    let AnswerBody::Bytes(bytes) = &answer.body else { return (answer, false) };
+    if !accepts || bytes.len() < WORTH_COMPRESSING {
+        return (answer, false);
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
+    let Ok(compressed) = encoder.write_all(bytes).and_then(|()| encoder.finish()) else {
+        return (answer, false);
+    };
+    answer.body = AnswerBody::Bytes(Bytes::from(compressed));
+    (answer, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_fit_into_a_header() {
+        let value = warning_header("unknown field \"spec.x\"\r\nX: y é").unwrap();
+        assert_eq!(value, "299 - \"unknown field \\\"spec.x\\\"??X: y ?\"");
+    }
+
+    #[test]
+    fn large_answers_are_compressed_for_who_can_read_them() {
+        let large = || Answer::json(StatusCode::OK, Bytes::from(vec![b'x'; 200_000]));
+        let mut gzip = HeaderMap::new();
+        gzip.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("deflate, gzip;q=1"));
+        assert!(compress(large(), &gzip).1);
+        assert!(!compress(large(), &HeaderMap::new()).1);
+        assert!(!compress(Answer::text("small"), &gzip).1);
+    }
+}

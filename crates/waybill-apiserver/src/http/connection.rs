@@ -1,0 +1,138 @@
+//! Connections: TLS, limits on slow and silent clients, and an orderly end.
+
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use rustls::ServerConfig;
+use rustls_pki_types::CertificateDer;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::body::Body;
+
+/// Longest request line and headers: the limits of exec variables survive percent-encoding (EXEC-40).
+pub(crate) const REQUEST_BYTES: usize = 512 * 1024;
+
+/// How long a client may take for the TLS handshake, and for the headers of a request.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+const HEADERS: Duration = Duration::from_secs(30);
+
+/// How long requests may go on after the server was told to stop.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    /// The chain that the client presented and that was verified; the client's own comes first.
+    pub(crate) certificates: Arc<[CertificateDer<'static>]>,
+}
+
+/// A listening socket with its TLS configuration.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    pub(crate) tls: Arc<ServerConfig>,
+}
+
+impl Listener {
+    /// Serves until `stop`, then lets requests end for a while.
+    pub(crate) async fn serve<H, F>(self, handler: H, stop: CancellationToken)
+    where
+        H: Fn(Peer, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        let acceptor = TlsAcceptor::from(self.tls);
+        let connections = TaskTracker::new();
+        let abort = CancellationToken::new();
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = self.socket.accept() => accepted,
+            };
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: give others time to close some.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let connection =
+                serve_connection(stream, address, acceptor.clone(), handler.clone(), stop.clone());
+            let abort = abort.clone();
+            connections.spawn(async move {
+                tokio::select! {
+                    () = abort.cancelled() => {}
+                    () = connection => {}
+                }
+            });
+        }
+        connections.close();
+        if timeout(GRACE, connections.wait()).await.is_err() {
+            abort.cancel();
+            connections.wait().await;
+        }
+    }
+}
+
+async fn serve_connection<H, F>(
+    stream: TcpStream,
+    address: SocketAddr,
+    acceptor: TlsAcceptor,
+    handler: H,
+    stop: CancellationToken,
+) where
+    H: Fn(Peer, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let _ = stream.set_nodelay(true);
+    let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%address, %error, "TLS handshake failed");
+            return;
+        }
+        Err(_) => return,
+    };
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec().into();
+    let peer = Peer { address, certificates };
+    let service = service_fn(move |request| {
+        let answer = handler(peer.clone(), request);
+        async move { Ok::<_, std::convert::Infallible>(answer.await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .max_buf_size(REQUEST_BYTES)
+        .half_close(false);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(30))
+        .max_concurrent_streams(1_000)
+        .max_header_list_size(u32::try_from(REQUEST_BYTES).unwrap_or(u32::MAX));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%address, %error, "a connection broke off");
+    }
+}

@@ -1,0 +1,128 @@
+//! Metrics under upstream's names. Labels come from closed sets: verbs, resources we serve, codes.
+
+use std::{sync::Mutex, time::Duration};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+use waybill_api::gates::FeatureGates;
+
+use crate::{
+    http::Answer,
+    proxy::Injection,
+    request::{Action, Target},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    code: u16,
+    group: String,
+    resource: String,
+    subresource: String,
+    verb: String,
+    version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DurationLabels {
+    group: String,
+    resource: String,
+    subresource: String,
+    verb: String,
+    version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GateLabels {
+    name: &'static str,
+    stage: &'static str,
+}
+
+/// What the server counts.
+pub(crate) struct Metrics {
+    registry: Mutex<Registry>,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<DurationLabels, Histogram>,
+    audit_ids: Family<ResultLabel, Counter>,
+}
+
+impl Metrics {
+    pub(crate) fn new(gates: FeatureGates) -> Self {
+        let mut registry = Registry::default();
+        let requests = Family::default();
+        let durations = Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16)));
+        let audit_ids = Family::default();
+        let features: Family<GateLabels, Gauge> = Family::default();
+        for state in gates.iter() {
+            let labels = GateLabels { name: state.gate.name(), stage: state.stage.as_str() };
+            features.get_or_create(&labels).set(i64::from(state.enabled));
+        }
+        registry.register("apiserver_request", "Requests by verb, resource and code", Clone::clone(&requests));
+        registry.register(
+            "apiserver_request_duration_seconds",
+            "How long requests took until their answer began",
+            Clone::clone(&durations),
+        );
+        registry.register(
+            "apiserver_exec_audit_id_injected",
+            "Exec requests by what was done about their audit ID",
+            Clone::clone(&audit_ids),
+        );
+        registry.register("kubernetes_feature_enabled", "Feature gates", features);
+        Self { registry: Mutex::new(registry), requests, durations, audit_ids }
+    }
+
+    pub(crate) fn observe(&self, action: &Action, code: u16, elapsed: Duration) {
+        let (group, version, resource, subresource) = match &action.target {
+            Target::Resource(target) => {
+                (&*target.group, &*target.version, &*target.resource, &*target.subresource)
+            }
+            Target::Path(_) => ("", "", "", ""),
+        };
+        let verb = action.verb.to_ascii_uppercase();
+        self.requests
+            .get_or_create(&RequestLabels {
+                code,
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                subresource: subresource.to_owned(),
+                verb: verb.clone(),
+                version: version.to_owned(),
+            })
+            .inc();
+        self.durations
+            .get_or_create(&DurationLabels {
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                subresource: subresource.to_owned(),
+                verb,
+                version: version.to_owned(),
+            })
+            .observe(elapsed.as_secs_f64());
+    }
+
+    /// One exec request passed the point where an audit ID is added, or is not (EXEC-46).
+    pub(crate) fn count_injection(&self, injection: Injection) {
+        self.audit_ids.get_or_create(&ResultLabel { result: injection.as_str() }).inc();
+    }
+
+    pub(crate) fn answer(&self) -> Answer {
+        let registry = self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &registry);
+        Answer::text(text)
+    }
+}

@@ -1,0 +1,225 @@
+//! All objects: one cache per resource, fed from the store in one ordered stream.
+//!
+//! A commit goes to the store and returns when the cache has it, so whoever wrote something reads it
+//! back. When the stream from the store breaks, the caches are compared with a fresh snapshot and
+//! told the difference; watches go on.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde_json::Value;
+use tokio::{sync::watch, time::timeout};
+use tokio_util::sync::CancellationToken;
+use waybill_core::{chain::Chain, id::ResourceVersion};
+
+use crate::{
+    cache::{Cache, CachedObject, ObjectKey},
+    registry::{RESOURCES, Resource},
+    selector::selectable_fields,
+    store::{Change, Expected, Snapshot, Store, StoreError, Stored, Write, WriteError},
+};
+
+/// Everything that is stored lies under this prefix.
+const ROOT: &str = "/registry/";
+
+/// How long a commit waits for its own change to come back from the store.
+const OWN_CHANGE: Duration = Duration::from_secs(10);
+
+/// How long the feed waits before it asks a broken store again.
+const RETRY: Duration = Duration::from_millis(500);
+
+pub(crate) struct Objects {
+    store: Arc<dyn Store>,
+    /// By the store's prefix of the resource.
+    caches: HashMap<String, (&'static Resource, Cache)>,
+    applied: watch::Sender<ResourceVersion>,
+}
+
+/// Why a commit did not happen, or may not have happened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommitError {
+    #[error("the object was changed by someone else")]
+    Conflict(Option<ResourceVersion>),
+    #[error("the store cannot be written")]
+    Store(#[source] WriteError),
+    #[error("the change is stored but did not come back in time")]
+    Slow,
+}
+
+impl Objects {
+    /// Loads everything from the store.
+    pub(crate) async fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let snapshot = store.list(ROOT).await?;
+        let revision = snapshot.revision;
+        let mut found = by_prefix(snapshot);
+        let caches = RESOURCES
+            .iter()
+            .filter(|resource| resource.is_stored() && std::ptr::eq(resource.storage(), *resource))
+            .map(|resource| {
+                let stored = found.remove(&resource.prefix()).unwrap_or_default();
+                let objects = stored
+                    .iter()
+                    .filter_map(|stored| cached(resource, &stored.value, stored.revision))
+                    .collect();
+                (resource.prefix(), (resource, Cache::new(objects, revision)))
+            })
+            .collect();
+        Ok(Self { store, caches, applied: watch::Sender::new(revision) })
+    }
+
+    /// The cache of `resource`; `None` for one whose objects are not kept.
+    pub(crate) fn cache(&self, resource: &'static Resource) -> Option<&Cache> {
+        self.caches.get(&resource.prefix()).map(|(_, cache)| cache)
+    }
+
+    /// Every cache with its resource.
+    pub(crate) fn caches(&self) -> impl Iterator<Item = (&'static Resource, &Cache)> {
+        self.caches.values().map(|(resource, cache)| (*resource, cache))
+    }
+
+    /// Writes `document`, or deletes if there is none, and returns the revision of the change.
+    pub(crate) async fn commit(
+        &self,
+        resource: &'static Resource,
+        key: &ObjectKey,
+        expected: Expected,
+        document: Option<&Value>,
+    ) -> Result<ResourceVersion, CommitError> {
+        let write = Write {
+            key: resource.key(&key.namespace, &key.name),
+            expected,
+            value: document.map(|document| Bytes::from(document.to_string())),
+        };
+        let revision = match self.store.write(write).await {
+            Ok(revision) => revision,
+            Err(WriteError::Conflict(found)) => {
+                return Err(CommitError::Conflict(found.map(|stored| stored.revision)));
+            }
+            Err(error) => return Err(CommitError::Store(error)),
+        };
+        let mut applied = self.applied.subscribe();
+        let own = applied.wait_for(|applied| *applied >= revision);
+        match timeout(OWN_CHANGE, own).await {
+            Ok(Ok(_)) => Ok(revision),
+            _ => Err(CommitError::Slow),
+        }
+    }
+
+    /// Everything up to this revision is in the caches.
+    pub(crate) fn revision(&self) -> ResourceVersion {
+        *self.applied.borrow()
+    }
+
+    /// Feeds the caches until `stop`.
+    pub(crate) async fn feed(&self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            let result = tokio::select! {
+                () = stop.cancelled() => return,
+                result = self.follow() => result,
+            };
+            if let Err(error) = result {
+                tracing::warn!(error = %Chain(error.as_ref()), "the stream from the store broke");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+            match self.store.list(ROOT).await {
+                Ok(snapshot) => self.catch_up(snapshot),
+                Err(error) => tracing::warn!(error = %Chain(&error), "the store cannot be listed"),
+            }
+        }
+    }
+
+    async fn follow(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let mut changes = self.store.watch(ROOT, self.revision()).await?;
+        while let Some(change) = changes.next().await {
+            self.apply(change?);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, change: Change) {
+        let Change { key, revision, value, .. } = change;
+        if let Some((resource, cache, object_key)) = self.place(&key) {
+            let object = value.and_then(|value| cached(resource, &value, revision));
+            cache.apply(object_key, revision, object);
+        }
+        for (_, cache) in self.caches.values() {
+            cache.advance(revision);
+        }
+        self.applied.send_replace(revision);
+    }
+
+    /// Tells the caches what happened while nobody was listening.
+    fn catch_up(&self, snapshot: Snapshot) {
+        let revision = snapshot.revision;
+        let mut found = by_prefix(snapshot);
+        for (prefix, (resource, cache)) in &self.caches {
+            let stored = found.remove(prefix).unwrap_or_default();
+            let mut seen = HashSet::new();
+            for Stored { key, value, revision: written } in stored {
+                let Some((_, _, object_key)) = self.place(&key) else { continue };
+                seen.insert(object_key.clone());
+                let known = cache.get(&object_key).map(|object| object.revision);
+                if known != Some(written)
+                    && let Some(object) = cached(resource, &value, written)
+                {
+                    cache.apply(object_key, revision, Some(object));
+                }
+            }
+            for object in cache.list("", None, usize::MAX, |_| true).objects {
+                if !seen.contains(&object.key) {
+                    cache.apply(object.key.clone(), revision, None);
+                }
+            }
+            cache.advance(revision);
+        }
+        self.applied.send_replace(revision);
+    }
+
+    fn place(&self, key: &str) -> Option<(&'static Resource, &Cache, ObjectKey)> {
+        let prefix = prefix_of(key)?;
+        let (resource, cache) = self.caches.get(prefix)?;
+        let rest = key.get(prefix.len()..)?;
+        let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
+        Some((resource, cache, ObjectKey::new(namespace, name)))
+    }
+}
+
+/// `/registry/<group>/<resource>/` of a key below it.
+fn prefix_of(key: &str) -> Option<&str> {
+    let end = key.match_indices('/').nth(3)?.0;
+    key.get(..=end)
+}
+
+fn by_prefix(snapshot: Snapshot) -> HashMap<String, Vec<Stored>> {
+    let mut found: HashMap<String, Vec<Stored>> = HashMap::new();
+    for stored in snapshot.objects {
+        if let Some(prefix) = prefix_of(&stored.key) {
+            found.entry(prefix.to_owned()).or_default().push(stored);
+        }
+    }
+    found
+}
+
+fn cached(
+    resource: &'static Resource,
+    value: &[u8],
+    revision: ResourceVersion,
+) -> Option<CachedObject> {
+    match serde_json::from_slice(value) {
+        Ok(document) => Some(CachedObject::new(document, revision, |document| {
+            selectable_fields(resource.plural, document)
+        })),
+        Err(error) => {
+            tracing::error!(resource = resource.plural, %revision, %error, "an object in the store is damaged");
+            None
+        }
+    }
+}

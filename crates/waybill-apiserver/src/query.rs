@@ -1,0 +1,142 @@
+//! The query parameters that verbs understand.
+
+use std::collections::HashMap;
+
+use waybill_api::status::Status;
+use waybill_core::id::ResourceVersion;
+
+/// The decoded parameters of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Query(HashMap<String, Vec<String>>);
+
+impl Query {
+    pub(crate) fn parse(query: &str) -> Self {
+        let mut parameters: HashMap<String, Vec<String>> = HashMap::new();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            parameters.entry(name.into_owned()).or_default().push(value.into_owned());
+        }
+        Self(parameters)
+    }
+
+    /// The first value of `name`, or nothing.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).and_then(|values| values.first()).map_or("", String::as_str)
+    }
+
+    pub(crate) fn all(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// A flag as Kubernetes reads it: there, and neither `0` nor `false`.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.0.contains_key(name) && !matches!(self.text(name), "0" | "false" | "False" | "FALSE")
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                Status::bad_request(format!(
+                    "invalid value for the query parameter {name:?}: expected a number"
+                ))
+            }),
+        }
+    }
+}
+
+/// Whether a write is only tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DryRun {
+    No,
+    All,
+}
+
+impl DryRun {
+    pub(crate) fn parse(values: &[String]) -> Result<Self, Status> {
+        match values {
+            [] => Ok(Self::No),
+            [value] if value.is_empty() => Ok(Self::No),
+            [value] if value == "All" => Ok(Self::All),
+            _ => Err(Status::bad_request(
+                "dryRun: Unsupported value: supported values: \"All\"",
+            )),
+        }
+    }
+}
+
+/// From which state on a list or watch is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// The newest state.
+    Newest,
+    /// Any state; ours is always new.
+    Any,
+    /// This state or a newer one.
+    NotOlderThan(ResourceVersion),
+    /// Exactly this state.
+    Exact(ResourceVersion),
+}
+
+impl From {
+    pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
+        let matching = query.text("resourceVersionMatch");
+        let version = match query.text("resourceVersion") {
+            "" if !matching.is_empty() && !query.flag("sendInitialEvents") => {
+                return Err(Status::bad_request(
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
+            }
+            "" => return Ok(Self::Newest),
+            "0" => return Ok(Self::Any),
+            text => ResourceVersion::parse(text).map_err(|_| {
+                Status::bad_request(format!("invalid resource version {text:?}"))
+            })?,
+        };
+        match matching {
+            "" | "NotOlderThan" => Ok(Self::NotOlderThan(version)),
+            "Exact" => Ok(Self::Exact(version)),
+            other => Err(Status::bad_request(format!(
+                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \
+                 \"NotOlderThan\""
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_numbers_read_as_in_kubernetes() {
+        let query = Query::parse("watch=true&a=0&b=false&c&limit=500&x=y&x=z&bad=-1");
+        assert!(query.flag("watch") && query.flag("c"));
+        assert!(!query.flag("a") && !query.flag("b") && !query.flag("none"));
+        assert_eq!(query.number("limit").unwrap(), Some(500));
+        assert_eq!(query.number("none").unwrap(), None);
+        assert!(query.number("bad").is_err());
+        assert_eq!(query.all("x"), ["y", "z"]);
+    }
+
+    #[test]
+    fn dry_run_knows_one_word() {
+        assert_eq!(DryRun::parse(&[]).unwrap(), DryRun::No);
+        assert_eq!(DryRun::parse(&["All".to_owned()]).unwrap(), DryRun::All);
+        assert!(DryRun::parse(&["Some".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn resource_versions_choose_the_state() {
+        let from = |query: &str| From::parse(&Query::parse(query));
+        assert_eq!(from("").unwrap(), From::Newest);
+        assert_eq!(from("resourceVersion=0").unwrap(), From::Any);
+        assert_eq!(from("resourceVersion=7").unwrap(), From::NotOlderThan(7.into()));
+        assert_eq!(
+            from("resourceVersion=7&resourceVersionMatch=Exact").unwrap(),
+            From::Exact(7.into())
+        );
+        assert!(from("resourceVersion=x").is_err());
+        assert!(from("resourceVersion=7&resourceVersionMatch=Newer").is_err());
+        assert!(from("resourceVersionMatch=Exact").is_err());
+    }
+}

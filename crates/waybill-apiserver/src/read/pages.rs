@@ -1,0 +1,166 @@
+//! Lists in pages: each page is a piece of the same moment.
+//!
+//! The first page keeps the whole list, which is a vector of pointers, and hands out a token for the
+//! rest. Tokens live for a few minutes; after that the client is told to start again.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use uuid::Uuid;
+use waybill_api::status::Status;
+use waybill_core::id::ResourceVersion;
+
+use crate::cache::CachedObject;
+
+/// Lists that can be in progress at once; the oldest gives way.
+const KEPT: usize = 64;
+
+/// How long the rest of a list can be asked for.
+const LIFE: SignedDuration = SignedDuration::from_secs(300);
+
+/// The rest of lists that were begun.
+#[derive(Default)]
+pub(crate) struct Pages(Mutex<VecDeque<Begun>>);
+
+struct Begun {
+    id: Uuid,
+    until: Timestamp,
+    listing: Arc<[Arc<CachedObject>]>,
+    revision: ResourceVersion,
+}
+
+/// One page of a list.
+pub(crate) struct Page {
+    pub(crate) objects: Vec<Arc<CachedObject>>,
+    pub(crate) revision: ResourceVersion,
+    /// Where the next page starts; empty on the last.
+    pub(crate) next: String,
+    pub(crate) remaining: usize,
+}
+
+impl Pages {
+    /// The first page of a list.
+    pub(crate) fn first(
+        &self,
+        objects: Vec<Arc<CachedObject>>,
+        revision: ResourceVersion,
+        limit: usize,
+        now: Timestamp,
+    ) -> Page {
+        if limit == 0 || objects.len() <= limit {
+            return Page { objects, revision, next: String::new(), remaining: 0 };
+        }
+        let begun = Begun {
+            id: Uuid::new_v4(),
+            until: now.checked_add(LIFE).unwrap_or(now),
+            listing: objects.into(),
+            revision,
+        };
+        let page = begun.page(0, limit);
+        let mut all = self.lock();
+        if all.len() >= KEPT {
+            all.pop_front();
+        }
+        all.push_back(begun);
+        page
+    }
+
+    /// The page that `token` asks for.
+    pub(crate) fn next(&self, token: &str, limit: usize, now: Timestamp) -> Result<Page, Status> {
+        let (id, start) = parse_token(token)
+            .ok_or_else(|| Status::bad_request("continue key is not valid"))?;
+        let mut all = self.lock();
+        all.retain(|begun| begun.until > now);
+        let begun = all.iter().find(|begun| begun.id == id);
+        let begun = begun.ok_or_else(|| {
+            Status::expired(
+                "The provided continue parameter is too old to display a consistent list result. \
+                 You must start a new list without the continue parameter.",
+            )
+        })?;
+        Ok(begun.page(start, limit))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Begun>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Begun {
+    fn page(&self, start: usize, limit: usize) -> Page {
+        let rest = self.listing.get(start..).unwrap_or_default();
+        let length = if limit == 0 { rest.len() } else { limit.min(rest.len()) };
+        let remaining = rest.len() - length;
+        let next = if remaining == 0 { String::new() } else { token(self.id, start + length) };
+        let objects = rest.iter().take(length).cloned().collect();
+        Page { objects, revision: self.revision, next, remaining }
+    }
+}
+
+fn token(id: Uuid, start: usize) -> String {
+    URL_SAFE_NO_PAD.encode(json!({"list": id.to_string(), "start": start}).to_string())
+}
+
+fn parse_token(token: &str) -> Option<(Uuid, usize)> {
+    let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+    let token: Value = serde_json::from_slice(&bytes).ok()?;
+    let id = Uuid::parse_str(token["list"].as_str()?).ok()?;
+    Some((id, usize::try_from(token["start"].as_u64()?).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objects(count: usize) -> Vec<Arc<CachedObject>> {
+        let object = |number: usize| {
+            let document = json!({"metadata": {"name": format!("o{number:03}")}});
+            Arc::new(CachedObject::new(document, 1.into(), |_| Vec::new()))
+        };
+        (0..count).map(object).collect()
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn pages_cover_the_list_once() {
+        let pages = Pages::default();
+        let mut page = pages.first(objects(25), 7.into(), 10, at(0));
+        let mut names = Vec::new();
+        let mut sizes = Vec::new();
+        loop {
+            assert_eq!(page.revision, 7.into());
+            sizes.push((page.objects.len(), page.remaining));
+            names.extend(page.objects.iter().map(|object| object.key.name.clone()));
+            if page.next.is_empty() {
+                break;
+            }
+            page = pages.next(&page.next, 10, at(1)).unwrap();
+        }
+        assert_eq!(sizes, [(10, 15), (10, 5), (5, 0)]);
+        names.dedup();
+        assert_eq!(names.len(), 25);
+    }
+
+    #[test]
+    fn old_and_bad_tokens_are_refused() {
+        let pages = Pages::default();
+        let page = pages.first(objects(3), 1.into(), 1, at(0));
+        assert_eq!(pages.next(&page.next, 1, at(301)).err().unwrap().code(), 410);
+        assert_eq!(pages.next("nonsense", 1, at(0)).err().unwrap().code(), 400);
+    }
+
+    #[test]
+    fn a_list_that_fits_has_one_page() {
+        let pages = Pages::default();
+        assert_eq!(pages.first(objects(3), 1.into(), 3, at(0)).next, "");
+        assert_eq!(pages.first(objects(3), 1.into(), 0, at(0)).next, "");
+    }
+}

@@ -1,0 +1,136 @@
+//! The form in which a client wants objects: as they are, as rows of a table, or in another version.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use waybill_api::status::Status;
+
+use super::{
+    list::{list_metadata, plain_list},
+    pages::Page,
+};
+use crate::{
+    cache::CachedObject,
+    convert,
+    registry::Resource,
+    table::{self, IncludeObject},
+};
+
+/// What the `Accept` header asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Object,
+    Metadata,
+    Table(IncludeObject),
+}
+
+/// How objects of one resource are shown to one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) form: Form,
+}
+
+impl View {
+    /// The first form in `Accept` that we can make.
+    pub(crate) fn parse(headers: &HeaderMap, include_object: &str) -> Result<Self, Status> {
+        let include = IncludeObject::parse(include_object)
+            .ok_or_else(|| Status::bad_request("includeObject: must be None, Metadata or Object"))?;
+        let accept = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
+        let accept = accept.filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
+        for wanted in accept.split(',') {
+            let mut parts = wanted.split(';').map(str::trim);
+            let media_type = parts.next().unwrap_or_default();
+            let json = matches!(media_type, "application/json" | "application/*" | "*/*");
+            let parameter = |name: &str| {
+                let prefix = format!("{name}=");
+                wanted.split(';').map(str::trim).find_map(|part| part.strip_prefix(prefix.as_str()).map(str::to_owned))
+            };
+            let form = match parameter("as").as_deref() {
+                None | Some("") => Form::Object,
+                Some("Table") if parameter("v").as_deref() == Some("v1") => Form::Table(include),
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList")
+                    if parameter("v").as_deref() == Some("v1") =>
+                {
+                    Form::Metadata
+                }
+                Some(_) => continue,
+            };
+            if json {
+                return Ok(Self { form });
+            }
+        }
+        Err(Status::not_acceptable(
+            "only the following media types are accepted: application/json",
+        ))
+    }
+
+    /// One object as the body of an answer.
+    pub(crate) fn object(&self, resource: &'static Resource, object: &CachedObject, now: Timestamp) -> Bytes {
+        match self.form {
+            Form::Object if is_stored_form(resource) => object.json.clone(),
+            _ => self.document(resource, object.document(), now),
+        }
+    }
+
+    /// A stored document as the body of an answer.
+    pub(crate) fn document(&self, resource: &'static Resource, document: Value, now: Timestamp) -> Bytes {
+        let document = convert::from_storage(resource, document);
+        let shown = match self.form {
+            Form::Object => document,
+            Form::Metadata => partial(&document),
+            Form::Table(include) => {
+                let metadata = json!({"resourceVersion": document["metadata"]["resourceVersion"]});
+                table::table(resource.plural, &[document], metadata, include, now)
+            }
+        };
+        Bytes::from(shown.to_string())
+    }
+
+    pub(super) fn list(
+        &self,
+        resource: &'static Resource,
+        page: &Page,
+        remaining: Option<usize>,
+        now: Timestamp,
+    ) -> Bytes {
+        if self.form == Form::Object && is_stored_form(resource) {
+            return plain_list(resource, page, remaining);
+        }
+        let metadata = list_metadata(page, remaining);
+        let documents: Vec<Value> = page
+            .objects
+            .iter()
+            .map(|object| convert::from_storage(resource, object.document()))
+            .collect();
+        let shown = match self.form {
+            Form::Object => json!({
+                "kind": format!("{}List", resource.kind),
+                "apiVersion": resource.api_version(),
+                "metadata": metadata,
+                "items": documents,
+            }),
+            Form::Metadata => json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "items": documents.iter().map(partial).collect::<Vec<_>>(),
+            }),
+            Form::Table(include) => table::table(resource.plural, &documents, metadata, include, now),
+        };
+        Bytes::from(shown.to_string())
+    }
+}
+
+/// Whether the cached bytes are what clients of `resource` get.
+pub(crate) fn is_stored_form(resource: &'static Resource) -> bool {
+    std::ptr::eq(resource, resource.storage())
+}
+
+fn partial(document: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": document["metadata"],
+    })
+}

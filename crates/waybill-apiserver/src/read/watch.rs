@@ -1,0 +1,171 @@
+//! `watch`: one line per change, until the time is up or the client is gone.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+use waybill_api::status::Status;
+use waybill_core::id::ResourceVersion;
+
+use super::{
+    Reader, Selection,
+    view::{Form, View, is_stored_form},
+};
+use crate::{
+    cache::{Cache, CachedObject, ChangeKind, ObjectChange, Watcher, event_line},
+    objects::Objects,
+    query::{From, Query},
+    registry::Resource,
+    rest::Clock,
+    route::ResourceRoute,
+};
+
+/// How often a quiet watch says how far it has seen.
+const BOOKMARK: Duration = Duration::from_secs(60);
+
+/// How long a watch lasts if the client does not say.
+const LIFETIME: Duration = Duration::from_secs(30 * 60);
+
+/// What a client asks of a watch.
+pub(crate) struct WatchOptions {
+    selection: Selection,
+    from: From,
+    bookmarks: bool,
+    initial_events: bool,
+    lifetime: Duration,
+}
+
+impl WatchOptions {
+    pub(crate) fn parse(route: &ResourceRoute, query: &Query) -> Result<Self, Status> {
+        let seconds = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+        Ok(Self {
+            selection: Selection::parse(route, query)?,
+            from: From::parse(query)?,
+            bookmarks: query.flag("allowWatchBookmarks"),
+            initial_events: query.flag("sendInitialEvents"),
+            lifetime: seconds.map_or(LIFETIME, Duration::from_secs),
+        })
+    }
+}
+
+/// The body of a watch: a stream of lines.
+pub(crate) fn watch_lines(
+    reader: &Reader,
+    resource: &'static Resource,
+    options: WatchOptions,
+    view: View,
+    clock: Clock,
+) -> Result<impl Stream<Item = Bytes> + Send + use<>, Status> {
+    let cache = reader.cache(resource)?;
+    let (initial, watcher) = start(cache, &options)?;
+    let (seen, initial) = match initial {
+        Some(listing) => (listing.revision, listing.objects),
+        None => (ResourceVersion::from(0), Vec::new()),
+    };
+    let deadline = Instant::now() + options.lifetime;
+    let lines = Lines {
+        objects: Arc::clone(&reader.objects),
+        resource,
+        view,
+        clock,
+        watcher,
+        initial: initial.into_iter(),
+        end_of_initial: options.initial_events.then_some(seen),
+        deadline,
+        next_bookmark: options.bookmarks.then(|| Instant::now() + BOOKMARK),
+        selection: options.selection,
+    };
+    Ok(stream::unfold(lines, |mut lines| async move {
+        let line = lines.next().await?;
+        Some((line, lines))
+    }))
+}
+
+type Start = (Option<crate::cache::Listing>, Watcher);
+
+fn start(cache: &Cache, options: &WatchOptions) -> Result<Start, Status> {
+    // Without a version, and with zero, a watch begins with what there is.
+    let synthetic = matches!(options.from, From::Newest | From::Any) || options.initial_events;
+    if synthetic {
+        let (listing, watcher) = cache.list_and_watch();
+        return Ok((Some(listing), watcher));
+    }
+    let after = match options.from {
+        From::NotOlderThan(version) | From::Exact(version) => version,
+        From::Newest | From::Any => cache.revision(),
+    };
+    cache.watch(after).map(|watcher| (None, watcher)).map_err(|too_old| {
+        Status::expired(format!("too old resource version: {after} ({})", too_old.oldest))
+    })
+}
+
+struct Lines {
+    objects: Arc<Objects>,
+    resource: &'static Resource,
+    selection: Selection,
+    view: View,
+    clock: Clock,
+    watcher: Watcher,
+    initial: std::vec::IntoIter<Arc<CachedObject>>,
+    /// The revision of the initial objects, until their end has been said.
+    end_of_initial: Option<ResourceVersion>,
+    deadline: Instant,
+    next_bookmark: Option<Instant>,
+}
+
+impl Lines {
+    async fn next(&mut self) -> Option<Bytes> {
+        while let Some(object) = self.initial.next() {
+            if self.selection.keeps(&object) {
+                return Some(self.line(ChangeKind::Added, &object, None));
+            }
+        }
+        if let Some(revision) = self.end_of_initial.take() {
+            return Some(self.bookmark(revision, true));
+        }
+        loop {
+            let bookmark_at = self.next_bookmark.unwrap_or(self.deadline).min(self.deadline);
+            let change = tokio::select! {
+                change = self.watcher.next() => change?,
+                () = sleep_until(bookmark_at) => {
+                    if Instant::now() >= self.deadline {
+                        return None;
+                    }
+                    self.next_bookmark = Some(Instant::now() + BOOKMARK);
+                    return Some(self.bookmark(self.objects.revision(), false));
+                }
+            };
+            if let Some(kind) = change.as_seen(|object| self.selection.keeps(object)) {
+                return Some(self.line(kind, &change.object, Some(&change)));
+            }
+        }
+    }
+
+    fn line(
+        &self,
+        kind: ChangeKind,
+        object: &CachedObject,
+        change: Option<&ObjectChange>,
+    ) -> Bytes {
+        match (self.view.form, change) {
+            (Form::Object, Some(change)) if is_stored_form(self.resource) => change.line(kind),
+            _ => event_line(kind, &self.view.object(self.resource, object, (self.clock)())),
+        }
+    }
+
+    fn bookmark(&self, revision: ResourceVersion, end_of_initial: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if end_of_initial {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let (kind, api_version) = match self.view.form {
+            Form::Object => (self.resource.kind, self.resource.api_version()),
+            Form::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
+            Form::Table(_) => ("Table", "meta.k8s.io/v1".to_owned()),
+        };
+        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        Bytes::from(format!("{}\n", json!({"type": "BOOKMARK", "object": object})))
+    }
+}

@@ -1,0 +1,202 @@
+//! `delete`: at once, after a grace period, or when the finalizers are done.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use waybill_api::status::{Status, StatusDetails};
+
+use super::{Change, RETRIES, Rest, modified_by_others, store_failure};
+use crate::{
+    document::{has_finalizers, is_terminating, metadata, set_metadata, time, with_version},
+    objects::CommitError,
+    query::DryRun,
+    store::Expected,
+};
+
+/// What a client may say about a deletion, by query or body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_period: Option<i64>,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+}
+
+/// How a deletion ended.
+pub(crate) enum Deletion {
+    /// The object is gone.
+    Gone(Box<Status>),
+    /// It is marked and goes later.
+    Marked(Value),
+}
+
+impl DeleteOptions {
+    /// Reads the body of a DELETE; an empty one says nothing.
+    pub(crate) fn parse(body: &[u8], query_grace: Option<i64>) -> Result<(Self, DryRun), Status> {
+        let document: Value = match body {
+            [] => json!({}),
+            body => serde_json::from_slice(body)
+                .map_err(|error| Status::bad_request(format!("couldn't read DeleteOptions: {error}")))?,
+        };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let preconditions = &document["preconditions"];
+        let dry_run: Vec<String> = document["dryRun"]
+            .as_array()
+            .map(|values| values.iter().map(text).collect())
+            .unwrap_or_default();
+        let options = Self {
+            grace_period: document["gracePeriodSeconds"].as_i64().or(query_grace),
+            uid: text(&preconditions["uid"]),
+            resource_version: text(&preconditions["resourceVersion"]),
+        };
+        Ok((options, DryRun::parse(&dry_run)?))
+    }
+}
+
+impl Rest {
+    pub(crate) async fn delete(
+        &self,
+        change: Change<'_>,
+        options: &DeleteOptions,
+    ) -> Result<Deletion, Status> {
+        let resource = change.resource();
+        for _ in 0..RETRIES {
+            let current = self.current(change)?;
+            let document = current.document();
+            check_preconditions(change, options, &document)?;
+            self.admission.validate_delete(change, &document)?;
+            let next = after_delete(&document, options.grace_period, (self.clock)());
+            let uid = metadata(&document, "uid").to_owned();
+            if change.dry_run == DryRun::All {
+                return Ok(outcome(change, next, uid, current.revision));
+            }
+            if next.as_ref() == Some(&document) {
+                return Ok(Deletion::Marked(document));
+            }
+            let expected = Expected::At(current.revision);
+            let key = change.key();
+            match self.objects.commit(resource, &key, expected, next.as_ref()).await {
+                Ok(revision) => return Ok(outcome(change, next, uid, revision)),
+                Err(CommitError::Conflict(_)) if options.resource_version.is_empty() => {}
+                Err(CommitError::Conflict(_)) => break,
+                Err(error) => return Err(store_failure(&error)),
+            }
+        }
+        Err(modified_by_others(change))
+    }
+}
+
+fn outcome(change: Change<'_>, next: Option<Value>, uid: String, revision: impl ToString) -> Deletion {
+    match next {
+        Some(document) => Deletion::Marked(with_version(document, revision)),
+        None => {
+            let details = StatusDetails {
+                name: change.route.name.clone(),
+                group: change.route.resource.group.to_owned(),
+                kind: change.route.resource.plural.to_owned(),
+                uid,
+                ..StatusDetails::default()
+            };
+            Deletion::Gone(Box::new(Status::success(details)))
+        }
+    }
+}
+
+/// The object after a DELETE; `None` if nothing holds it.
+fn after_delete(document: &Value, wanted: Option<i64>, now: Timestamp) -> Option<Value> {
+    let grace = grace_period(document, wanted);
+    if grace == 0 && !has_finalizers(document) {
+        return None;
+    }
+    let mut marked = document.clone();
+    let shorter = document["metadata"]["deletionGracePeriodSeconds"]
+        .as_i64()
+        .is_none_or(|running| grace < running);
+    if !is_terminating(document) || shorter {
+        let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        set_metadata(&mut marked, "deletionTimestamp", time(end));
+        set_metadata(&mut marked, "deletionGracePeriodSeconds", grace);
+    }
+    if marked["kind"] == "Namespace" {
+        marked["status"]["phase"] = "Terminating".into();
+    }
+    Some(marked)
+}
+
+/// Only a pod on a node gets time to end: its node confirms with a grace period of zero.
+fn grace_period(document: &Value, wanted: Option<i64>) -> i64 {
+    let on_a_node = document["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+    let ended = matches!(document["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+    if document["kind"] != "Pod" || !on_a_node || ended {
+        return 0;
+    }
+    let default = document["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    wanted.unwrap_or(default).max(0)
+}
+
+fn check_preconditions(
+    change: Change<'_>,
+    options: &DeleteOptions,
+    document: &Value,
+) -> Result<(), Status> {
+    let checks = [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)];
+    for (label, field, wanted) in checks {
+        let found = metadata(document, field);
+        if !wanted.is_empty() && wanted != found {
+            let why = format!(
+                "Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {found}"
+            );
+            return Err(Status::conflict(change.route.status_target(), why));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(node: &str) -> Value {
+        json!({
+            "kind": "Pod",
+            "metadata": {"name": "p"},
+            "spec": {"nodeName": node, "terminationGracePeriodSeconds": 30},
+        })
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_pod_on_a_node_gets_its_grace_period() {
+        let marked = after_delete(&pod("n"), None, now()).unwrap();
+        assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-01-01T00:00:30Z");
+        assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 30);
+        let sooner = after_delete(&marked, Some(5), now()).unwrap();
+        assert_eq!(sooner["metadata"]["deletionGracePeriodSeconds"], 5);
+        let later = after_delete(&sooner, Some(60), now()).unwrap();
+        assert_eq!(later, sooner, "a running grace period is never extended");
+        assert_eq!(after_delete(&sooner, Some(0), now()), None);
+    }
+
+    #[test]
+    fn what_runs_nowhere_goes_at_once() {
+        assert_eq!(after_delete(&pod(""), None, now()), None);
+        let mut ended = pod("n");
+        ended["status"]["phase"] = "Succeeded".into();
+        assert_eq!(after_delete(&ended, None, now()), None);
+        let secret = json!({"kind": "Secret", "metadata": {"name": "s"}});
+        assert_eq!(after_delete(&secret, Some(30), now()), None);
+    }
+
+    #[test]
+    fn finalizers_hold_an_object() {
+        let held = json!({"kind": "ConfigMap", "metadata": {"name": "c", "finalizers": ["a/b"]}});
+        let marked = after_delete(&held, None, now()).unwrap();
+        assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
+        assert_eq!(after_delete(&marked, None, now()), Some(marked), "marked once");
+        let namespace = json!({"kind": "Namespace", "metadata": {"name": "n"},
+            "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        let marked = after_delete(&namespace, None, now()).unwrap();
+        assert_eq!(marked["status"]["phase"], "Terminating");
+    }
+}

@@ -1,0 +1,168 @@
+//! `update` and `patch`: both make a new document of the current one.
+
+use serde_json::Value;
+use waybill_api::{field::ErrorList, status::Status};
+use waybill_core::id::ResourceVersion;
+
+use super::{Change, RETRIES, Rest, Written, modified_by_others, store_failure, subject};
+use crate::{
+    document::{
+        has_finalizers, is_terminating, metadata, remove_metadata, set_metadata, with_version,
+    },
+    kinds::{self, Kind},
+    objects::CommitError,
+    query::DryRun,
+    store::Expected,
+};
+
+/// Which part of an object a request may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    EphemeralContainers,
+    /// The finalizers of a namespace.
+    Finalize,
+    Main,
+    Status,
+}
+
+impl Rest {
+    /// Replaces the object by what `make` makes of the current one.
+    pub(crate) async fn update(
+        &self,
+        change: Change<'_>,
+        part: Part,
+        make: impl Fn(&Value) -> Result<Value, Status>,
+    ) -> Result<Written, Status> {
+        let resource = change.resource();
+        let kind = Self::kind(resource)?;
+        for _ in 0..RETRIES {
+            let current = self.current(change)?;
+            let old = current.document();
+            let mut new = make(&old)?;
+            let pinned = check_identity(change, &old, &new)?;
+            keep_identity(&mut new, &old);
+            let errors = self.judge(kind, part, &mut new, &old);
+            if !errors.is_empty() {
+                return Err(Status::invalid(subject(resource, &change.route.name), &errors));
+            }
+            self.admission.validate_update(change, part, &new, &old)?;
+            let warnings = kind.warnings(&new, &self.context);
+            remove_metadata(&mut new, "resourceVersion");
+            let unchanged = with_version(new.clone(), current.revision) == old;
+            if unchanged || change.dry_run == DryRun::All {
+                let document = with_version(new, current.revision);
+                return Ok(Written { document, warnings });
+            }
+            // The last finalizer of a dying object lets it go.
+            let gone = is_terminating(&new)
+                && !has_finalizers(&new)
+                && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
+            let kept = (!gone).then_some(&new);
+            let expected = Expected::At(current.revision);
+            match self.objects.commit(resource, &change.key(), expected, kept).await {
+                Ok(revision) => {
+                    return Ok(Written { document: with_version(new, revision), warnings });
+                }
+                Err(CommitError::Conflict(_)) if pinned.is_none() => {}
+                Err(CommitError::Conflict(_)) => break,
+                Err(error) => return Err(store_failure(&error)),
+            }
+        }
+        Err(modified_by_others(change))
+    }
+
+    fn judge(&self, kind: &dyn Kind, part: Part, new: &mut Value, old: &Value) -> ErrorList {
+        match part {
+            Part::Main => {
+                kind.default(new);
+                kind.prepare_update(new, old, &self.context);
+                kind.validate_update(new, old, &self.context)
+            }
+            Part::Status => {
+                kind.prepare_status_update(new, old);
+                kind.validate_status_update(new, old, &self.context)
+            }
+            Part::EphemeralContainers => {
+                keep_all_but(new, old, &["spec", "ephemeralContainers"]);
+                kind.default(new);
+                kinds::validate_ephemeral_containers_update(new, old, &self.context)
+            }
+            Part::Finalize => {
+                keep_all_but(new, old, &["spec", "finalizers"]);
+                ErrorList::new()
+            }
+        }
+    }
+}
+
+/// What the client said about the object must be true; a version pins the update to it.
+fn check_identity(
+    change: Change<'_>,
+    old: &Value,
+    new: &Value,
+) -> Result<Option<ResourceVersion>, Status> {
+    let name = metadata(new, "name");
+    if name != change.route.name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            change.route.name
+        )));
+    }
+    let namespace = metadata(new, "namespace");
+    if !namespace.is_empty() && namespace != change.route.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let uid = metadata(new, "uid");
+    if !uid.is_empty() && uid != metadata(old, "uid") {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            metadata(old, "uid")
+        );
+        return Err(Status::conflict(change.route.status_target(), why));
+    }
+    let version = metadata(new, "resourceVersion");
+    if version.is_empty() {
+        return Ok(None);
+    }
+    if version != metadata(old, "resourceVersion") {
+        return Err(modified_by_others(change));
+    }
+    let parsed = ResourceVersion::parse(version);
+    parsed.map(Some).map_err(|_| Status::bad_request("metadata.resourceVersion: must be a number"))
+}
+
+/// What only the server sets stays as it is.
+fn keep_identity(new: &mut Value, old: &Value) {
+    for field in ["creationTimestamp", "namespace", "uid"] {
+        if let Some(kept) = old["metadata"].get(field) {
+            set_metadata(new, field, kept.clone());
+        }
+    }
+    for field in ["deletionGracePeriodSeconds", "deletionTimestamp"] {
+        match old["metadata"].get(field) {
+            Some(kept) => set_metadata(new, field, kept.clone()),
+            None => remove_metadata(new, field),
+        }
+    }
+    for field in ["apiVersion", "kind"] {
+        new[field] = old[field].clone();
+    }
+}
+
+/// Takes only `path` from `new`, and everything else from `old`.
+fn keep_all_but(new: &mut Value, old: &Value, path: &[&str; 2]) {
+    let [outer, inner] = *path;
+    let wanted = new[outer].get(inner).cloned();
+    *new = old.clone();
+    match (wanted, new[outer].as_object_mut()) {
+        (Some(wanted), Some(fields)) => {
+            fields.insert(inner.to_owned(), wanted);
+        }
+        (None, Some(fields)) => {
+            fields.remove(inner);
+        }
+        (_, None) => {}
+    }
+}
