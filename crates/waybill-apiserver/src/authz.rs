@@ -6,6 +6,7 @@
 //! shown. Authorization only ever adds: no part can forbid what another allows.
 
 mod bindings;
+pub(crate) mod bootstrap;
 mod cluster_roles;
 pub(crate) mod covers;
 pub(crate) mod escalation;
@@ -14,6 +15,7 @@ mod labels;
 pub(crate) mod node;
 pub(crate) mod objects;
 pub(crate) mod policy;
+pub(crate) mod provider_class;
 pub(crate) mod rbac;
 pub(crate) mod rule;
 
