@@ -17,6 +17,7 @@ pub(crate) mod objects;
 pub(crate) mod policy;
 pub(crate) mod provider_class;
 pub(crate) mod rbac;
+pub(crate) mod review;
 pub(crate) mod rule;
 
 #[cfg(test)]
@@ -152,3 +153,6 @@ impl fmt::Display for Reason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
