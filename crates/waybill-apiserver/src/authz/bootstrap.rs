@@ -6,7 +6,7 @@
 
 pub(crate) mod reconcile;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     MASTERS_GROUP,
@@ -20,6 +20,8 @@ pub(crate) const AUTHENTICATED_GROUP: &str = "system:authenticated";
 
 /// Everyone else.
 pub(crate) const UNAUTHENTICATED_GROUP: &str = "system:unauthenticated";
+
+const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 const CORE: &str = "";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -104,9 +106,9 @@ fn scheduler_rules() -> Vec<PolicyRule> {
 /// `view` is part of `edit`, and `edit` of `admin`.
 fn people_roles() -> [Value; 6] {
     [
-        aggregated("admin", &[], "admin"),
-        aggregated("edit", &["admin"], "edit"),
-        aggregated("view", &["edit"], "view"),
+        aggregated("admin", &[]),
+        aggregated("edit", &["admin"]),
+        aggregated("view", &["edit"]),
         part("admin", &admin_rules()),
         part("edit", &edit_rules()),
         part("view", &view_rules()),
@@ -175,52 +177,55 @@ fn bindings() -> [Value; 7] {
 }
 
 fn role(name: &str, rules: &[PolicyRule]) -> Value {
-    let mut role = object("ClusterRole", name);
-    role["rules"] = json!(rules);
-    role
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ClusterRole",
+        "metadata": metadata(name, &[]),
+        "rules": rules,
+    })
 }
 
 fn part(of: &str, rules: &[PolicyRule]) -> Value {
-    let mut part = role(&format!("system:aggregate-to-{of}"), rules);
-    part["metadata"]["labels"][aggregation_label(of)] = json!("true");
-    part
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ClusterRole",
+        "metadata": metadata(&format!("system:aggregate-to-{of}"), &[of]),
+        "rules": rules,
+    })
 }
 
-fn aggregated(name: &str, into: &[&str], from: &str) -> Value {
-    let mut role = object("ClusterRole", name);
-    for target in into {
-        role["metadata"]["labels"][aggregation_label(target)] = json!("true");
-    }
-    let labels = json!({aggregation_label(from): "true"});
-    role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": labels}]});
-    role["rules"] = json!([]);
-    role
-}
-
-fn aggregation_label(of: &str) -> String {
-    format!("{GROUP}/aggregate-to-{of}")
+/// A role that gathers the parts of its name, and is itself a part of the roles `into`.
+fn aggregated(name: &str, into: &[&str]) -> Value {
+    let labels = json!({aggregation_label(name): "true"});
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ClusterRole",
+        "metadata": metadata(name, into),
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": labels}]},
+        "rules": [],
+    })
 }
 
 /// A binding has the name of its role.
 fn binding(role: &str, subjects: &[Value]) -> Value {
-    let mut binding = object("ClusterRoleBinding", role);
-    binding["roleRef"] = json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": role});
-    if !subjects.is_empty() {
-        binding["subjects"] = json!(subjects);
-    }
-    binding
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata(role, &[]),
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
+        "subjects": subjects,
+    })
 }
 
-fn object(kind: &str, name: &str) -> Value {
-    json!({
-        "apiVersion": format!("{GROUP}/v1"),
-        "kind": kind,
-        "metadata": {
-            "name": name,
-            "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
-            "annotations": {reconcile::AUTO_UPDATE: "true"},
-        },
-    })
+fn metadata(name: &str, part_of: &[&str]) -> Value {
+    let mut labels = Map::new();
+    labels.insert("kubernetes.io/bootstrapping".to_owned(), json!("rbac-defaults"));
+    labels.extend(part_of.iter().map(|role| (aggregation_label(role), json!("true"))));
+    json!({"name": name, "labels": labels, "annotations": {reconcile::AUTO_UPDATE: "true"}})
+}
+
+fn aggregation_label(role: &str) -> String {
+    format!("{GROUP}/aggregate-to-{role}")
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ pub(super) fn user(name: &str, groups: &[&str]) -> User {
     }
 }
 
-/// `verb` on a target written as `namespace/resource.group/subresource:name`; of these only the
-/// resource must stand. What is before the first slash is a namespace if it could be nothing else:
-/// if there are two slashes, or if what follows is no subresource of pods, nodes or accounts.
+/// `verb` on a target written as `namespace/resource.group/subresource:name`; only the resource must
+/// stand. Of two parts the second is a subresource if it is one of those known here; otherwise the
+/// first is a namespace.
 pub(super) fn on(verb: &str, target: &str) -> Action {
     const SUBRESOURCES: [&str; 10] = [
         "attach",

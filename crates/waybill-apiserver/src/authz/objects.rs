@@ -54,6 +54,10 @@ impl RbacKey {
         let kind = RbacKind::ALL.into_iter().find(|kind| kind.name() == text("/kind"));
         let kind = kind.ok_or_else(|| RbacViewError::Kind(text("/kind").to_owned()))?;
         let namespace = if kind.namespaced() { text("/metadata/namespace") } else { "" };
+        // An empty namespace means the whole cluster further down, so it must not pass for one.
+        if kind.namespaced() && namespace.is_empty() {
+            return Err(RbacViewError::Namespace(kind.name()));
+        }
         Ok(Self { kind, namespace: namespace.to_owned(), name: text("/metadata/name").to_owned() })
     }
 }
@@ -99,6 +103,9 @@ pub(crate) enum RbacViewError {
     /// It is of none of the four kinds.
     #[error("kind {0:?} is not part of the RBAC API")]
     Kind(String),
+    /// It is of a kind that lives in namespaces, and has none.
+    #[error("{0} without namespace")]
+    Namespace(&'static str),
     /// A field has the wrong shape.
     #[error("reading {key}")]
     Shape {
@@ -229,6 +236,17 @@ mod tests {
         assert_eq!(error.to_string(), "reading Role ns/r");
         let error = RbacObject::from_value(&json!({"kind": "Pod"})).unwrap_err();
         assert_eq!(error.to_string(), "kind \"Pod\" is not part of the RBAC API");
+    }
+
+    #[test]
+    fn what_lacks_its_namespace_never_counts_for_the_cluster() {
+        for kind in ["Role", "RoleBinding"] {
+            for metadata in [json!({"name": "r"}), json!({"name": "r", "namespace": ""})] {
+                let object = json!({"kind": kind, "metadata": metadata});
+                let error = RbacObject::from_value(&object).unwrap_err();
+                assert_eq!(error.to_string(), format!("{kind} without namespace"));
+            }
+        }
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! What a start does to roles and bindings that are already there.
 //!
 //! What is missing comes back, what was added stays, and whoever sets the annotation
-//! `rbac.authorization.kubernetes.io/autoupdate` to `false` is left alone. As the `rbac/bootstrap-
-//! roles` hook of Kubernetes.
+//! `rbac.authorization.kubernetes.io/autoupdate` to `false` is left alone. As the hook
+//! `rbac/bootstrap-roles` of Kubernetes.
 
-use serde_json::{Map, Value, json};
+use std::slice;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::authz::{covers::covers, rule::PolicyRule};
 
@@ -22,70 +25,74 @@ pub(crate) enum Reconciled {
 
 /// Brings `existing` to hold at least what `wanted` holds.
 pub(crate) fn reconcile(existing: &Value, wanted: &Value) -> Reconciled {
-    let annotation = existing["metadata"]["annotations"].get(AUTO_UPDATE);
-    if annotation.and_then(Value::as_str) == Some("false") {
+    let annotations = at(existing, &["metadata", "annotations"]);
+    if annotations.and_then(|map| map.get(AUTO_UPDATE)?.as_str()) == Some("false") {
         return Reconciled::Keep;
     }
     if existing.get("roleRef") != wanted.get("roleRef") {
         return Reconciled::Recreate(wanted.clone());
     }
     let mut next = existing.clone();
-    for field in ["labels", "annotations"] {
-        add_entries(&mut next["metadata"], field, &wanted["metadata"][field]);
-    }
-    add_items(&mut next, "subjects", wanted.get("subjects"));
-    if let Some(rule) = wanted.get("aggregationRule") {
-        // The rules of an aggregated role are those of others.
-        add_items(
-            &mut next["aggregationRule"],
-            "clusterRoleSelectors",
-            rule.get("clusterRoleSelectors"),
-        );
-    } else {
-        add_rules(&mut next, wanted);
-    }
+    add_entries(&mut next, &["metadata", "labels"], wanted);
+    add_entries(&mut next, &["metadata", "annotations"], wanted);
+    add_items(&mut next, &["subjects"], wanted, <[Value]>::contains);
+    add_items(&mut next, &["aggregationRule", "clusterRoleSelectors"], wanted, <[Value]>::contains);
+    // An aggregated role is wanted without rules, since those are computed.
+    add_items(&mut next, &["rules"], wanted, |rules, rule| {
+        covers(&rules_of(rules), &rules_of(slice::from_ref(rule)))
+    });
     if next == *existing { Reconciled::Keep } else { Reconciled::Update(next) }
 }
 
-/// Adds the entries whose keys are not there.
-fn add_entries(object: &mut Value, field: &str, wanted: &Value) {
-    for (key, value) in wanted.as_object().into_iter().flatten() {
-        if object[field].get(key).is_none() {
-            if !object[field].is_object() {
-                object[field] = Value::Object(Map::new());
-            }
-            object[field][key] = value.clone();
+/// Adds the entries of the map at `path` whose keys are not there.
+fn add_entries(object: &mut Value, path: &[&str], wanted: &Value) {
+    for (key, value) in at(wanted, path).and_then(Value::as_object).into_iter().flatten() {
+        fields_mut(place(object, path)).entry(key).or_insert_with(|| value.clone());
+    }
+}
+
+/// Adds the items of the list at `path` that are not `known` among those there.
+fn add_items(
+    object: &mut Value,
+    path: &[&str],
+    wanted: &Value,
+    known: impl Fn(&[Value], &Value) -> bool,
+) {
+    for item in at(wanted, path).and_then(Value::as_array).into_iter().flatten() {
+        let mut items = at(object, path).and_then(Value::as_array).cloned().unwrap_or_default();
+        if !known(&items, item) {
+            items.push(item.clone());
+            *place(object, path) = Value::Array(items);
         }
     }
 }
 
-/// Adds the items that are not there.
-fn add_items(object: &mut Value, field: &str, wanted: Option<&Value>) {
-    for item in wanted.and_then(Value::as_array).into_iter().flatten() {
-        push_unless(object, field, item, |items| items.contains(item));
-    }
+/// Rules that cannot be read grant nothing, so they cover nothing.
+fn rules_of(rules: &[Value]) -> Vec<PolicyRule> {
+    rules.iter().filter_map(|rule| PolicyRule::deserialize(rule).ok()).collect()
 }
 
-/// Adds the rules that those there do not cover.
-fn add_rules(object: &mut Value, wanted: &Value) {
-    let view = |rules: &Value| -> Vec<PolicyRule> {
-        serde_json::from_value(rules.clone()).unwrap_or_default()
-    };
-    for rule in wanted.get("rules").and_then(Value::as_array).into_iter().flatten() {
-        let parsed = view(&json!([rule]));
-        push_unless(object, "rules", rule, |rules| covers(&view(&json!(rules)), &parsed));
-    }
+fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, field| value.get(field))
 }
 
-fn push_unless(object: &mut Value, field: &str, item: &Value, known: impl Fn(&[Value]) -> bool) {
-    let items = object[field].as_array().cloned().unwrap_or_default();
-    if !known(&items) {
-        object[field] = Value::Array([items, vec![item.clone()]].concat());
+/// The value at `path`, null if there was none.
+fn place<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Value {
+    path.iter().fold(object, |value, field| fields_mut(value).entry(*field).or_insert(Value::Null))
+}
+
+/// The fields of `value`, which becomes an object if it was none.
+fn fields_mut(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
     }
+    value.as_object_mut().expect("it was made an object if it was none")
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn wanted() -> Value {

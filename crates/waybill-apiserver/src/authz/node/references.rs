@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(spec: Value, expected: &[Reference]) {
+    fn check(spec: &Value, expected: &[Reference]) {
         let pod = json!({"metadata": {"namespace": "ns", "name": "p"}, "spec": spec});
         let mut expected = expected.to_vec();
         expected.sort();
@@ -117,9 +117,9 @@ mod tests {
         let class = Reference::ProviderClass("class".into());
         let all = [secret("s"), secret("s2"), config_map("c"), config_map("c2"), class];
         for list in ["containers", "initContainers", "ephemeralContainers"] {
-            check(json!({list: [container]}), &all);
+            check(&json!({list: [container]}), &all);
         }
-        check(json!({"containers": [container, container]}), &all);
+        check(&json!({"containers": [container, container]}), &all);
     }
 
     #[test]
@@ -139,14 +139,14 @@ mod tests {
             (json!({"rbd": {"secretRef": {"name": "s"}}}), vec![secret("s")]),
             (json!({"emptyDir": {}}), vec![]),
         ] {
-            check(json!({"volumes": [volume]}), &expected);
+            check(&json!({"volumes": [volume]}), &expected);
         }
     }
 
     #[test]
     fn the_pod_refers_to_its_account_and_pull_secrets() {
         check(
-            json!({"serviceAccountName": "sa", "imagePullSecrets": [{"name": "pull"}, {}]}),
+            &json!({"serviceAccountName": "sa", "imagePullSecrets": [{"name": "pull"}, {}]}),
             &[Reference::ServiceAccount(ObjectName::new("ns", "sa")), secret("pull")],
         );
     }
@@ -159,7 +159,7 @@ mod tests {
             json!({"containers": 1, "volumes": "x"}),
             json!({"containers": [null, {"env": [1, {"valueFrom": "x"}]}], "volumes": [[], 1]}),
         ] {
-            check(spec, &[]);
+            check(&spec, &[]);
         }
     }
 }

@@ -84,7 +84,7 @@ mod tests {
     use crate::{authz::fixtures::on, request::Target};
 
     #[track_caller]
-    fn check(target: &str, object: &Value, expected: Result<(), NodeRestrictionError>) {
+    fn check(target: &str, object: &Value, expected: &Result<(), NodeRestrictionError>) {
         let graph = NodeGraph::default();
         graph.pod_changed(
             None,
@@ -92,20 +92,20 @@ mod tests {
                 "spec": {"nodeName": "n", "serviceAccountName": "sa"}})),
         );
         let Target::Resource(target) = on("create", target).target else { panic!("a path") };
-        assert_eq!(graph.check_create("n", &target, object), expected, "{target:?} {object}");
+        assert_eq!(graph.check_create("n", &target, object), *expected, "{target:?} {object}");
     }
 
     #[test]
     fn a_node_creates_itself_and_its_lease_only() {
         let named = |name: &str| json!({"metadata": {"name": name}});
-        check("nodes", &named("n"), Ok(()));
+        check("nodes", &named("n"), &Ok(()));
         let other = || NodeRestrictionError::OtherNode { node: "n".into(), other: "m".into() };
-        check("nodes", &named("m"), Err(other()));
+        check("nodes", &named("m"), &Err(other()));
         let lease = "kube-node-lease/leases.coordination.k8s.io";
-        check(lease, &named("n"), Ok(()));
-        check(lease, &named("m"), Err(NodeRestrictionError::OtherLease));
-        check(lease, &json!({}), Err(NodeRestrictionError::OtherLease));
-        check("ns/events", &named("any"), Ok(()));
+        check(lease, &named("n"), &Ok(()));
+        check(lease, &named("m"), &Err(NodeRestrictionError::OtherLease));
+        check(lease, &json!({}), &Err(NodeRestrictionError::OtherLease));
+        check("ns/events", &named("any"), &Ok(()));
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             ),
             (json!(null), Err(NodeRestrictionError::TokenWithoutPod)),
         ] {
-            check("ns/serviceaccounts/token:sa", &bound(reference), expected);
+            check("ns/serviceaccounts/token:sa", &bound(reference), &expected);
         }
     }
 }
