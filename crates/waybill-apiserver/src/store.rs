@@ -1,15 +1,30 @@
 //! Where objects live: one private trait, two implementations, one contract.
 //!
 //! The store knows keys and bytes, nothing of Kubernetes. Revisions count writes: each write of the
-//! whole store gets the next number, and an object's `resourceVersion` is the revision of its last
-//! write. A write is acknowledged when it would survive the power cord being pulled. Reads of the
-//! API come from the watch caches, so this interface serves writes, start-up and the caches' feed.
+//! whole store gets a greater number than the one before, and an object's `resourceVersion` is the
+//! revision of its last write. A write is acknowledged when it would survive the power cord being
+//! pulled, and nothing is shown to a reader before that. Reads of the API come from the watch
+//! caches, so this interface serves writes, start-up and the caches' feed.
+//!
+//! Values may be Secrets: no `Debug` in this module prints one.
+
+mod embedded;
+mod etcd;
+mod history;
+
+#[cfg(test)]
+mod contract;
+
+use std::{fmt, io, path::PathBuf};
 
 use bytes::Bytes;
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use waybill_core::id::ResourceVersion;
 
 /// A durable, ordered map with history.
+///
+/// A prefix is plain text: `/a/b` covers `/a/bc` too, and a caller who means a directory ends it
+/// with a slash. The empty prefix covers everything.
 pub(crate) trait Store: Send + Sync + 'static {
     /// The object at `key`, as of the newest revision.
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>, StoreError>>;
@@ -18,23 +33,26 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>>;
 
     /// Performs `write` if its expectation holds. Resolves when the write is durable; many callers
-    /// at once share a commit.
+    /// at once share a commit. A caller that stops waiting does not stop the write.
     fn write(&self, write: Write) -> BoxFuture<'_, Result<ResourceVersion, WriteError>>;
 
     /// Every change under `prefix` after `after`, in order, without gaps, until the stream is
-    /// dropped. A stream that cannot go on ends with an error.
+    /// dropped. A stream that cannot go on ends with an error; a reader that falls behind the kept
+    /// history is told so by [`WatchError::Compacted`].
     fn watch<'a>(
         &'a self,
         prefix: &'a str,
         after: ResourceVersion,
-    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Change, WatchError>>, WatchError>>;
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Event, WatchError>>, WatchError>>;
 
-    /// Forgets the history before `before`; the objects themselves stay.
+    /// Forgets the history before `before`; the objects themselves stay. A watch can then start
+    /// after `before - 1` or later. What is forgotten already stays so, and a revision that is still
+    /// to come counts as the next one.
     fn compact(&self, before: ResourceVersion) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
 /// An object in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) key: String,
     pub(crate) value: Bytes,
@@ -51,11 +69,12 @@ pub(crate) struct Snapshot {
 }
 
 /// A compare-and-swap of one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) key: String,
     pub(crate) expected: Expected,
-    /// `None` deletes.
+    /// `None` deletes. To delete what is expected to be absent changes nothing and yields the
+    /// newest revision.
     pub(crate) value: Option<Bytes>,
 }
 
@@ -68,8 +87,18 @@ pub(crate) enum Expected {
     At(ResourceVersion),
 }
 
-/// One write, as a watch sees it.
+/// What a watch yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Something under the prefix was written.
+    Change(Change),
+    /// Everything up to this revision has been yielded, so a reader of a quiet prefix can say how
+    /// fresh it is and resume from here.
+    Progress(ResourceVersion),
+}
+
+/// One write, as a watch sees it.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) key: String,
     pub(crate) revision: ResourceVersion,
@@ -82,7 +111,49 @@ pub(crate) struct Change {
 /// Why the store cannot answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum StoreError {}
+pub(crate) enum StoreError {
+    /// Another process, or another store of this one, works in the directory.
+    #[error("{} is in use by another process", path.display())]
+    Locked { path: PathBuf },
+    /// The operating system refused.
+    #[error("{step} {}", path.display())]
+    Io {
+        /// What was being done, as "reading".
+        step: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The file does not hold what was written to it. It is left as it is.
+    #[error("{} is damaged at offset {offset}: {reason}", path.display())]
+    Damaged { path: PathBuf, offset: u64, reason: &'static str },
+    /// A commit failed in a way that leaves open what the disk holds; only a restart can tell.
+    #[error("the store has stopped after a failed commit")]
+    Stopped,
+    /// The store is being closed.
+    #[error("the store is closed")]
+    Closed,
+    /// The object is larger than the store takes.
+    #[error("the object has {size} bytes, at most {limit} are allowed")]
+    TooLarge { size: usize, limit: usize },
+    /// The configuration of the store cannot be used.
+    #[error("setting up the connection to etcd")]
+    Connect(#[source] tonic::transport::Error),
+    /// etcd refused or could not be reached.
+    #[error("etcd: {call}")]
+    Call {
+        /// The procedure called, as "range".
+        call: &'static str,
+        #[source]
+        source: Box<tonic::Status>,
+    },
+    /// etcd did not answer in time.
+    #[error("etcd: {call} timed out")]
+    Timeout { call: &'static str },
+    /// etcd answered something that its protocol does not allow.
+    #[error("etcd: unexpected answer to {call}")]
+    Answer { call: &'static str },
+}
 
 /// Why a write did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -106,4 +177,64 @@ pub(crate) enum WatchError {
     /// The stream broke off.
     #[error("watching the store")]
     Store(#[from] StoreError),
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stored")
+            .field("key", &self.key)
+            .field("value", &Length(self.value.len()))
+            .field("revision", &self.revision)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write")
+            .field("key", &self.key)
+            .field("expected", &self.expected)
+            .field("value", &self.value.as_ref().map(|value| Length(value.len())))
+            .finish()
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = |value: &Option<Bytes>| value.as_ref().map(|value| Length(value.len()));
+        f.debug_struct("Change")
+            .field("key", &self.key)
+            .field("revision", &self.revision)
+            .field("value", &length(&self.value))
+            .field("previous", &length(&self.previous))
+            .finish()
+    }
+}
+
+/// Stands for a value in `Debug` output.
+struct Length(usize);
+
+impl fmt::Debug for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_never_shows_a_value() {
+        let (key, value) = (String::from("/k"), Bytes::from_static(b"hunter2"));
+        let revision = ResourceVersion::from(7);
+        let stored = Stored { key: key.clone(), value: value.clone(), revision };
+        let write =
+            Write { key: key.clone(), expected: Expected::Absent, value: Some(value.clone()) };
+        let change = Change { key, revision, value: Some(value.clone()), previous: Some(value) };
+        let conflict = WriteError::Conflict(Some(stored.clone()));
+        let shown = format!("{stored:?} {write:?} {:?} {conflict:?}", Event::Change(change));
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(shown.contains("7 bytes"), "{shown}");
+    }
 }

@@ -1,0 +1,1 @@
+//! The store that lives in etcd.
