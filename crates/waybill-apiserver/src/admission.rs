@@ -13,7 +13,7 @@ use serde_json::Value;
 use waybill_api::status::{Status, Target};
 
 use crate::{
-    authz::{Authorizer, object_message},
+    authz::{Authorizer, forbidden::object_message, node::node_of},
     cache::ObjectKey,
     document::{is_terminating, metadata},
     objects::Objects,
@@ -106,7 +106,7 @@ impl Admission {
 
     /// What only the body of a node's request tells.
     fn check_node(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
-        let Some(node) = crate::authz::node_of(change.user) else { return Ok(()) };
+        let Some(node) = node_of(change.user) else { return Ok(()) };
         self.authorizer
             .nodes()
             .check_create(node, &change.route.target(), document)

@@ -16,7 +16,7 @@ use waybill_api::{gates::FeatureGates, status::Status};
 use crate::{
     audit::{Lifetime, Peer as AuditPeer, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
     authn::{Authenticated, Authenticator, Credentials},
-    authz::{Authorizer, FieldTerm, forbidden_message},
+    authz::{Authorizer, FieldTerm, forbidden},
     http::{Answer, Body, Peer, compress},
     metrics::Metrics,
     proxy::NodeProxy,
@@ -147,7 +147,7 @@ impl Api {
         if decision.is_allowed() {
             return Ok(());
         }
-        let message = forbidden_message(user, action, decision.reason());
+        let message = forbidden::message(user, action, decision.reason());
         let target = match &action.target {
             Target::Resource(target) => waybill_api::status::Target {
                 group: &target.group,

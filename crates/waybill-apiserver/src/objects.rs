@@ -21,8 +21,11 @@ use crate::{
     cache::{Cache, CachedObject, ObjectKey},
     registry::{RESOURCES, Resource},
     selector::selectable_fields,
-    store::{Change, Expected, Snapshot, Store, StoreError, Stored, Write, WriteError},
+    store::{Change, Event, Expected, Snapshot, Store, StoreError, Stored, Write, WriteError},
 };
+
+/// Told of every change before any reader or watcher sees it; old and new document.
+pub(crate) type Observer = dyn Fn(&'static Resource, Option<&Value>, Option<&Value>) + Send + Sync;
 
 /// Everything that is stored lies under this prefix.
 const ROOT: &str = "/registry/";
@@ -38,6 +41,7 @@ pub(crate) struct Objects {
     /// By the store's prefix of the resource.
     caches: HashMap<String, (&'static Resource, Cache)>,
     applied: watch::Sender<ResourceVersion>,
+    observer: Box<Observer>,
 }
 
 /// Why a commit did not happen, or may not have happened.
@@ -53,7 +57,10 @@ pub(crate) enum CommitError {
 
 impl Objects {
     /// Loads everything from the store.
-    pub(crate) async fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+    pub(crate) async fn load(
+        store: Arc<dyn Store>,
+        observer: Box<Observer>,
+    ) -> Result<Self, StoreError> {
         let snapshot = store.list(ROOT).await?;
         let revision = snapshot.revision;
         let mut found = by_prefix(snapshot);
@@ -62,14 +69,17 @@ impl Objects {
             .filter(|resource| resource.is_stored() && std::ptr::eq(resource.storage(), *resource))
             .map(|resource| {
                 let stored = found.remove(&resource.prefix()).unwrap_or_default();
-                let objects = stored
+                let objects: Vec<_> = stored
                     .iter()
                     .filter_map(|stored| cached(resource, &stored.value, stored.revision))
                     .collect();
+                for object in &objects {
+                    observe(&*observer, resource, None, Some(object));
+                }
                 (resource.prefix(), (resource, Cache::new(objects, revision)))
             })
             .collect();
-        Ok(Self { store, caches, applied: watch::Sender::new(revision) })
+        Ok(Self { store, caches, applied: watch::Sender::new(revision), observer })
     }
 
     /// The cache of `resource`; `None` for one whose objects are not kept.
@@ -138,8 +148,11 @@ impl Objects {
 
     async fn follow(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let mut changes = self.store.watch(ROOT, self.revision()).await?;
-        while let Some(change) = changes.next().await {
-            self.apply(change?);
+        while let Some(event) = changes.next().await {
+            match event? {
+                Event::Change(change) => self.apply(change),
+                Event::Progress(revision) => self.advance(revision),
+            }
         }
         Ok(())
     }
@@ -148,8 +161,25 @@ impl Objects {
         let Change { key, revision, value, .. } = change;
         if let Some((resource, cache, object_key)) = self.place(&key) {
             let object = value.and_then(|value| cached(resource, &value, revision));
-            cache.apply(object_key, revision, object);
+            self.apply_to(resource, cache, object_key, revision, object);
         }
+        self.advance(revision);
+    }
+
+    fn apply_to(
+        &self,
+        resource: &'static Resource,
+        cache: &Cache,
+        key: ObjectKey,
+        revision: ResourceVersion,
+        new: Option<CachedObject>,
+    ) {
+        let old = cache.get(&key);
+        observe(&*self.observer, resource, old.as_deref(), new.as_ref());
+        cache.apply(key, revision, new);
+    }
+
+    fn advance(&self, revision: ResourceVersion) {
         for (_, cache) in self.caches.values() {
             cache.advance(revision);
         }
@@ -170,17 +200,16 @@ impl Objects {
                 if known != Some(written)
                     && let Some(object) = cached(resource, &value, written)
                 {
-                    cache.apply(object_key, revision, Some(object));
+                    self.apply_to(resource, cache, object_key, revision, Some(object));
                 }
             }
             for object in cache.list("", None, usize::MAX, |_| true).objects {
                 if !seen.contains(&object.key) {
-                    cache.apply(object.key.clone(), revision, None);
+                    self.apply_to(resource, cache, object.key.clone(), revision, None);
                 }
             }
-            cache.advance(revision);
         }
-        self.applied.send_replace(revision);
+        self.advance(revision);
     }
 
     fn place(&self, key: &str) -> Option<(&'static Resource, &Cache, ObjectKey)> {
@@ -189,6 +218,20 @@ impl Objects {
         let rest = key.get(prefix.len()..)?;
         let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
         Some((resource, cache, ObjectKey::new(namespace, name)))
+    }
+}
+
+/// The resources whose changes somebody inside the server lives by.
+fn observe(
+    observer: &Observer,
+    resource: &'static Resource,
+    old: Option<&CachedObject>,
+    new: Option<&CachedObject>,
+) {
+    let followed = resource.group == "rbac.authorization.k8s.io" || resource.plural == "pods";
+    if followed {
+        let (old, new) = (old.map(CachedObject::document), new.map(CachedObject::document));
+        observer(resource, old.as_ref(), new.as_ref());
     }
 }
 

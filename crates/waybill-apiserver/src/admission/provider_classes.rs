@@ -10,10 +10,10 @@ use waybill_api::{
 
 use super::{Admission, forbidden};
 use crate::{
+    authz::provider_class::{service_account, use_of},
     cache::ObjectKey,
     document::metadata,
     registry::find,
-    request::{Action, ResourceTarget, Target, User},
     rest::Change,
 };
 
@@ -69,25 +69,7 @@ impl Admission {
     }
 
     fn may_use(&self, namespace: &str, account: &str, class: &str) -> bool {
-        let user = User {
-            name: format!("system:serviceaccount:{namespace}:{account}"),
-            groups: vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-                "system:authenticated".to_owned(),
-            ],
-            ..User::default()
-        };
-        let action = Action {
-            verb: "use".to_owned(),
-            target: Target::Resource(ResourceTarget {
-                group: "storage.k8s.io".to_owned(),
-                version: "v1".to_owned(),
-                resource: "providerclasses".to_owned(),
-                name: class.to_owned(),
-                ..ResourceTarget::default()
-            }),
-        };
-        self.authorizer.authorize(&user, &action, &[]).is_allowed()
+        let user = service_account(namespace, account);
+        self.authorizer.authorize(&user, &use_of(class, namespace), &[]).is_allowed()
     }
 }

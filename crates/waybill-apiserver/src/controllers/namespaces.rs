@@ -1,0 +1,139 @@
+//! Namespaces get their default service account and the cluster's certificate, and are emptied
+//! before they go.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use waybill_api::status::Status;
+
+use super::{basics::create_missing, system_user};
+use crate::{
+    api::Api,
+    cache::CachedObject,
+    document::is_terminating,
+    query::DryRun,
+    registry::find,
+    rest::{Change, DeleteOptions, Part},
+    route::ResourceRoute,
+};
+
+/// How often everything is looked at, whether or not something was heard.
+const ROUND: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(api: Arc<Api>, ca_certificate: String) {
+    let Some(cache) = find("", "v1", "namespaces").and_then(|it| api.reader.objects.cache(it))
+    else {
+        return;
+    };
+    loop {
+        let (listing, mut watcher) = cache.list_and_watch();
+        for namespace in &listing.objects {
+            tend(&api, namespace, &ca_certificate).await;
+        }
+        loop {
+            match tokio::time::timeout(ROUND, watcher.next()).await {
+                Ok(Some(change)) => {
+                    if let Some(namespace) = cache.get(&change.object.key) {
+                        tend(&api, &namespace, &ca_certificate).await;
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    for namespace in cache.list("", None, usize::MAX, |_| true).objects {
+                        tend(&api, &namespace, &ca_certificate).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn tend(api: &Arc<Api>, namespace: &CachedObject, ca_certificate: &str) {
+    let document = namespace.document();
+    let name = &*namespace.key.name;
+    let result = if is_terminating(&document) {
+        empty(api, name).await
+    } else {
+        furnish(api, name, ca_certificate).await
+    };
+    if let Err(status) = result {
+        tracing::debug!(namespace = name, message = status.message(), "a namespace has to wait");
+    }
+}
+
+async fn furnish(api: &Arc<Api>, namespace: &str, ca_certificate: &str) -> Result<(), Status> {
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "default", "namespace": namespace},
+    });
+    create_missing(api, account).await?;
+    let certificate = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "kube-root-ca.crt", "namespace": namespace},
+        "data": {"ca.crt": ca_certificate},
+    });
+    create_missing(api, certificate).await
+}
+
+/// Deletes what is inside; when nothing is left, lets the namespace go.
+async fn empty(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
+    let user = system_user("system:serviceaccount:kube-system:namespace-controller");
+    let mut left = 0;
+    for (resource, cache) in api.reader.objects.caches() {
+        if !resource.is_namespaced() {
+            continue;
+        }
+        for object in cache.list(namespace, None, usize::MAX, |_| true).objects {
+            left += 1;
+            let route = ResourceRoute {
+                resource,
+                namespace: namespace.to_owned(),
+                name: object.key.name.to_string(),
+                subresource: String::new(),
+            };
+            let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+            match api.rest.delete(change, &DeleteOptions::default()).await {
+                Ok(_) => {}
+                Err(status) if status.code() == 404 => {}
+                Err(status) => return Err(status),
+            }
+        }
+    }
+    if left > 0 {
+        return Ok(Box::pin(finish_if_empty(api, namespace)).await?);
+    }
+    release(api, namespace).await
+}
+
+async fn finish_if_empty(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
+    let empty = api
+        .reader
+        .objects
+        .caches()
+        .filter(|(resource, _)| resource.is_namespaced())
+        .all(|(_, cache)| cache.list(namespace, None, 1, |_| true).objects.is_empty());
+    if empty { release(api, namespace).await } else { Ok(()) }
+}
+
+/// Takes our finalizer off, which is what holds an empty namespace.
+async fn release(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
+    let resource = find("", "v1", "namespaces").ok_or_else(Status::no_such_path)?;
+    let route = ResourceRoute {
+        resource,
+        namespace: String::new(),
+        name: namespace.to_owned(),
+        subresource: String::new(),
+    };
+    let user = system_user("system:serviceaccount:kube-system:namespace-controller");
+    let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+    let released = |old: &Value| {
+        let mut new = old.clone();
+        new["spec"]["finalizers"] = json!([]);
+        Ok(new)
+    };
+    match api.rest.update(change, Part::Finalize, released).await {
+        Ok(_) => Ok(()),
+        Err(status) if status.code() == 404 => Ok(()),
+        Err(status) => Err(status),
+    }
+}
