@@ -1,1 +1,5 @@
-//! To be written.
+//! Who makes a request.
+
+mod cache;
+mod digest;
+pub(crate) mod jwt;

@@ -1,0 +1,378 @@
+//! Keys and certificates of the cluster, in one private directory.
+//!
+//! The first start makes them, later starts load them: an identity never changes by restarting. File
+//! names are those of kubeadm. What the user supplies by path is used as it is and never written.
+//!
+//! | Files | What for |
+//! |---|---|
+//! | `ca.crt`, `ca.key` | cluster authority: signs the server's, nodes' and admins' certificates |
+//! | `front-proxy-ca.crt`, `.key` | vouches for front proxies only |
+//! | `apiserver.crt`, `.key` | shown to clients |
+//! | `apiserver-kubelet-client.crt`, `.key` | shown to nodes |
+//! | `sa.key` | signs service account tokens |
+
+mod authority;
+mod files;
+pub(crate) mod tls;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use rcgen::KeyPair;
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+use waybill_core::secret::SecretBytes;
+use x509_parser::extensions::GeneralName;
+
+use self::{
+    authority::{Authority, Subject, Usage, Validity, parse},
+    files::{Audience, FileError},
+    tls::{ServingCertificate, TlsError},
+};
+pub(crate) use self::authority::{IssueError, Issued};
+
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// User and group of the API server towards nodes.
+///
+/// The group is not `system:masters`: bootstrap RBAC binds it to `system:kubelet-api-admin`, which is
+/// the node API and nothing else, for nodes that ask back with a SubjectAccessReview.
+const NODE_CLIENT: (&str, &str) = ("kube-apiserver-kubelet-client", "waybill:node-clients");
+
+/// Names under which every cluster reaches its own API server.
+const OWN_NAMES: [&str; 7] = [
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
+/// Where the PKI lives and what it must offer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PkiConfig {
+    /// The directory, made if it is missing.
+    pub(crate) dir: PathBuf,
+    /// DNS names and IP addresses of the server besides the usual ones: host name, listen address.
+    pub(crate) names: Vec<String>,
+    pub(crate) supplied: Supplied,
+}
+
+/// Files of the user that take the place of generated ones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Supplied {
+    pub(crate) cluster_ca: Option<PairPaths>,
+    /// Certificates only: the server never signs with this authority.
+    pub(crate) front_proxy_ca: Option<PathBuf>,
+    pub(crate) serving: Option<PairPaths>,
+    pub(crate) node_client: Option<PairPaths>,
+    pub(crate) service_account_key: Option<PathBuf>,
+}
+
+/// Paths of a certificate chain and its key, both in PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct PairPaths {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// All keys and certificates, loaded.
+pub(crate) struct Pki {
+    config: PkiConfig,
+    cluster: Authority,
+    cluster_pem: String,
+    front_proxy: Vec<CertificateDer<'static>>,
+    serving: Arc<ServingCertificate>,
+    node_client: Issued,
+    service_account_key: SecretBytes,
+}
+
+impl Pki {
+    /// Loads the PKI, making what is missing and renewing what ends soon.
+    pub(crate) fn open(config: PkiConfig, now: Timestamp) -> Result<Self, PkiError> {
+        files::private_dir(&config.dir)?;
+        let supplied = &config.supplied;
+        let (cluster, cluster_pem) = match &supplied.cluster_ca {
+            Some(paths) => load_authority(paths, required_pair(paths)?)?,
+            None => own_authority(&config.dir, "ca", "kubernetes", now)?,
+        };
+        let front_proxy = match &supplied.front_proxy_ca {
+            Some(path) => certificates(path, &files::read_existing(path)?)?,
+            None => {
+                let (authority, _) = own_authority(&config.dir, "front-proxy-ca", "front-proxy-ca", now)?;
+                vec![authority.certificate().clone()]
+            }
+        };
+        let serving = serving_pair(&config, &cluster, now)?;
+        let serving = ServingCertificate::new(&serving.issued).map_err(tls_at(&serving.path))?;
+        let node_client = match &supplied.node_client {
+            Some(paths) => required_pair(paths)?,
+            None => {
+                let (name, group) = NODE_CLIENT;
+                let subject =
+                    Subject { name, groups: &[group], usage: Usage::Client, lifetime: YEAR };
+                own_pair(&config.dir, "apiserver-kubelet-client", &cluster, &subject, now)?
+            }
+        };
+        let service_account_key = service_account_key(&config)?;
+        let serving = Arc::new(serving);
+        Ok(Self { config, cluster, cluster_pem, front_proxy, serving, node_client, service_account_key })
+    }
+
+    /// Renews the serving certificate if it ends soon, or reads the user's files again.
+    ///
+    /// To be called now and then, such as every hour; connections already open keep what they have.
+    pub(crate) fn refresh(&self, now: Timestamp) -> Result<Refreshed, PkiError> {
+        let before = self.serving.chain();
+        let pair = serving_pair(&self.config, &self.cluster, now)?;
+        if certificates(&pair.path, pair.issued.certificate.as_bytes())? == before {
+            return Ok(Refreshed::Unchanged);
+        }
+        self.serving.replace(&pair.issued).map_err(tls_at(&pair.path))?;
+        Ok(Refreshed::Replaced)
+    }
+
+    /// A client certificate for `user` in `groups`, signed by the cluster authority.
+    pub(crate) fn issue_client(
+        &self,
+        user: &str,
+        groups: &[&str],
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<Issued, IssueError> {
+        self.cluster.issue(&Subject { name: user, groups, usage: Usage::Client, lifetime }, now)
+    }
+
+    /// The authority that vouches for clients.
+    pub(crate) fn cluster_authority(&self) -> &CertificateDer<'static> {
+        self.cluster.certificate()
+    }
+
+    /// The same in PEM, for kubeconfigs and for pods.
+    pub(crate) fn cluster_authority_pem(&self) -> &str {
+        &self.cluster_pem
+    }
+
+    /// The authorities that vouch for front proxies.
+    pub(crate) fn front_proxy_authorities(&self) -> &[CertificateDer<'static>] {
+        &self.front_proxy
+    }
+
+    /// What the server shows to clients.
+    pub(crate) fn serving(&self) -> Arc<ServingCertificate> {
+        Arc::clone(&self.serving)
+    }
+
+    /// What the server shows to nodes.
+    pub(crate) fn node_client(&self) -> &Issued {
+        &self.node_client
+    }
+
+    /// The PEM key that signs service account tokens.
+    pub(crate) fn service_account_key(&self) -> &SecretBytes {
+        &self.service_account_key
+    }
+}
+
+/// What [`Pki::refresh`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refreshed {
+    Replaced,
+    Unchanged,
+}
+
+/// Why the PKI cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PkiError {
+    #[error("{} is missing; put it back, or remove {} as well to start a new authority \
+        (every certificate it signed becomes invalid)", missing.display(), present.display())]
+    AuthorityKeyMissing { missing: PathBuf, present: PathBuf },
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("cannot use {}", path.display())]
+    Issue { path: PathBuf, #[source] source: IssueError },
+    #[error("cannot use {}: no certificate in it; expected PEM", path.display())]
+    NoCertificate { path: PathBuf },
+    #[error("cannot use {}", path.display())]
+    Tls { path: PathBuf, #[source] source: TlsError },
+}
+
+/// The serving certificate as the files have it.
+struct ServingPair {
+    issued: Issued,
+    path: PathBuf,
+}
+
+fn serving_pair(
+    config: &PkiConfig,
+    cluster: &Authority,
+    now: Timestamp,
+) -> Result<ServingPair, PkiError> {
+    if let Some(paths) = &config.supplied.serving {
+        return Ok(ServingPair { issued: required_pair(paths)?, path: paths.certificate.clone() });
+    }
+    let mut names: Vec<String> = OWN_NAMES.map(str::to_owned).to_vec();
+    for name in &config.names {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    let subject = Subject {
+        name: "kube-apiserver",
+        groups: &[],
+        usage: Usage::Server(&names),
+        lifetime: YEAR,
+    };
+    let issued = own_pair(&config.dir, "apiserver", cluster, &subject, now)?;
+    Ok(ServingPair { issued, path: config.dir.join("apiserver.crt") })
+}
+
+/// The pair `stem` of the directory, made anew unless the one there is good for a while.
+fn own_pair(
+    dir: &Path,
+    stem: &str,
+    authority: &Authority,
+    subject: &Subject<'_>,
+    now: Timestamp,
+) -> Result<Issued, PkiError> {
+    let paths = paths(dir, stem);
+    if let Some(pair) = read_pair(&paths)?
+        && still_good(&pair, authority, subject, now)
+    {
+        return Ok(pair);
+    }
+    let issued = authority.issue(subject, now).map_err(issue_at(&paths.certificate))?;
+    // A crash between the two leaves a pair that does not match, which the next start replaces.
+    files::write(&paths.key, issued.key.expose(), Audience::Owner)?;
+    files::write(&paths.certificate, issued.certificate.as_bytes(), Audience::Everyone)?;
+    Ok(issued)
+}
+
+/// Whether a pair of ours can go on serving; one that cannot be read cannot.
+fn still_good(
+    pair: &Issued,
+    authority: &Authority,
+    subject: &Subject<'_>,
+    now: Timestamp,
+) -> bool {
+    let Ok(der) = CertificateDer::from_pem_slice(pair.certificate.as_bytes()) else { return false };
+    let Ok(parsed) = parse(&der) else { return false };
+    let Ok(ca) = parse(authority.certificate()) else { return false };
+    let names_covered = match subject.usage {
+        Usage::Client => true,
+        Usage::Server(names) => names.iter().all(|name| covers(&parsed, name)),
+    };
+    let validity = Validity::of(&parsed);
+    names_covered
+        && !validity.ends_soon(now)
+        && validity.not_before <= now
+        && parsed.verify_signature(Some(ca.public_key())).is_ok()
+        && ServingCertificate::new(pair).is_ok()
+}
+
+fn covers(certificate: &x509_parser::certificate::X509Certificate<'_>, wanted: &str) -> bool {
+    let Ok(Some(names)) = certificate.subject_alternative_name() else { return false };
+    let address = wanted.parse::<std::net::IpAddr>().ok();
+    names.value.general_names.iter().any(|name| match (name, address) {
+        (GeneralName::DNSName(name), None) => *name == wanted,
+        (GeneralName::IPAddress(bytes), Some(std::net::IpAddr::V4(ip))) => *bytes == ip.octets(),
+        (GeneralName::IPAddress(bytes), Some(std::net::IpAddr::V6(ip))) => *bytes == ip.octets(),
+        _ => false,
+    })
+}
+
+fn own_authority(
+    dir: &Path,
+    stem: &str,
+    name: &str,
+    now: Timestamp,
+) -> Result<(Authority, String), PkiError> {
+    let paths = paths(dir, stem);
+    let certificate = files::read(&paths.certificate)?;
+    let key = files::read_key(&paths.key)?;
+    let pair = match (certificate, key) {
+        (Some(certificate), Some(key)) => pair_of(certificate, key),
+        (Some(_), None) => {
+            return Err(PkiError::AuthorityKeyMissing {
+                missing: paths.key,
+                present: paths.certificate,
+            });
+        }
+        // A key alone is what a crash during the first start leaves; nothing was signed with it.
+        (None, _) => {
+            let issued = Authority::generate(name, AUTHORITY_LIFETIME, now)
+                .map_err(issue_at(&paths.certificate))?;
+            files::write(&paths.key, issued.key.expose(), Audience::Owner)?;
+            files::write(&paths.certificate, issued.certificate.as_bytes(), Audience::Everyone)?;
+            issued
+        }
+    };
+    load_authority(&paths, pair)
+}
+
+fn load_authority(paths: &PairPaths, pair: Issued) -> Result<(Authority, String), PkiError> {
+    let authority = Authority::load(pair.certificate.as_bytes(), &pair.key)
+        .map_err(issue_at(&paths.certificate))?;
+    Ok((authority, pair.certificate))
+}
+
+fn service_account_key(config: &PkiConfig) -> Result<SecretBytes, PkiError> {
+    if let Some(path) = &config.supplied.service_account_key {
+        return Ok(SecretBytes::from(files::read_existing(path)?));
+    }
+    let path = config.dir.join("sa.key");
+    if let Some(key) = files::read_key(&path)? {
+        return Ok(key);
+    }
+    let key = KeyPair::generate().map_err(|error| issue_at(&path)(error.into()))?;
+    let pem = SecretBytes::from(key.serialize_pem().into_bytes());
+    files::write(&path, pem.expose(), Audience::Owner)?;
+    Ok(pem)
+}
+
+fn paths(dir: &Path, stem: &str) -> PairPaths {
+    PairPaths { certificate: dir.join(format!("{stem}.crt")), key: dir.join(format!("{stem}.key")) }
+}
+
+fn read_pair(paths: &PairPaths) -> Result<Option<Issued>, PkiError> {
+    let certificate = files::read(&paths.certificate)?;
+    let key = files::read_key(&paths.key)?;
+    Ok(certificate.zip(key).map(|(certificate, key)| pair_of(certificate, key)))
+}
+
+/// A pair that the user supplied, whose modes are the user's business.
+fn required_pair(paths: &PairPaths) -> Result<Issued, PkiError> {
+    let certificate = files::read_existing(&paths.certificate)?;
+    Ok(pair_of(certificate, SecretBytes::from(files::read_existing(&paths.key)?)))
+}
+
+/// Bytes around the PEM blocks may be anything; the blocks themselves are ASCII.
+fn pair_of(certificate: Vec<u8>, key: SecretBytes) -> Issued {
+    Issued { certificate: String::from_utf8_lossy(&certificate).into_owned(), key }
+}
+
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PkiError> {
+    let found = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| issue_at(path)(error.into()))?;
+    if found.is_empty() {
+        return Err(PkiError::NoCertificate { path: path.to_owned() });
+    }
+    Ok(found)
+}
+
+fn issue_at(path: &Path) -> impl FnOnce(IssueError) -> PkiError {
+    let path = path.to_owned();
+    move |source| PkiError::Issue { path, source }
+}
+
+fn tls_at(path: &Path) -> impl FnOnce(TlsError) -> PkiError {
+    let path = path.to_owned();
+    move |source| PkiError::Tls { path, source }
+}
