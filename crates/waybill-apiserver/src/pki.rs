@@ -27,12 +27,12 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 use waybill_core::secret::SecretBytes;
 use x509_parser::extensions::GeneralName;
 
+pub(crate) use self::authority::{IssueError, Issued};
 use self::{
     authority::{Authority, Subject, Usage, Validity, parse},
     files::{Audience, FileError},
     tls::{ServingCertificate, TlsError},
 };
-pub(crate) use self::authority::{IssueError, Issued};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -105,7 +105,8 @@ impl Pki {
         let front_proxy = match &supplied.front_proxy_ca {
             Some(path) => certificates(path, &files::read_existing(path)?)?,
             None => {
-                let (authority, _) = own_authority(&config.dir, "front-proxy-ca", "front-proxy-ca", now)?;
+                let (authority, _) =
+                    own_authority(&config.dir, "front-proxy-ca", "front-proxy-ca", now)?;
                 vec![authority.certificate().clone()]
             }
         };
@@ -122,7 +123,15 @@ impl Pki {
         };
         let service_account_key = service_account_key(&config)?;
         let serving = Arc::new(serving);
-        Ok(Self { config, cluster, cluster_pem, front_proxy, serving, node_client, service_account_key })
+        Ok(Self {
+            config,
+            cluster,
+            cluster_pem,
+            front_proxy,
+            serving,
+            node_client,
+            service_account_key,
+        })
     }
 
     /// Renews the serving certificate if it ends soon, or reads the user's files again.
@@ -196,11 +205,19 @@ pub(crate) enum PkiError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("cannot use {}", path.display())]
-    Issue { path: PathBuf, #[source] source: IssueError },
+    Issue {
+        path: PathBuf,
+        #[source]
+        source: IssueError,
+    },
     #[error("cannot use {}: no certificate in it; expected PEM", path.display())]
     NoCertificate { path: PathBuf },
     #[error("cannot use {}", path.display())]
-    Tls { path: PathBuf, #[source] source: TlsError },
+    Tls {
+        path: PathBuf,
+        #[source]
+        source: TlsError,
+    },
 }
 
 /// The serving certificate as the files have it.
@@ -255,12 +272,7 @@ fn own_pair(
 }
 
 /// Whether a pair of ours can go on serving; one that cannot be read cannot.
-fn still_good(
-    pair: &Issued,
-    authority: &Authority,
-    subject: &Subject<'_>,
-    now: Timestamp,
-) -> bool {
+fn still_good(pair: &Issued, authority: &Authority, subject: &Subject<'_>, now: Timestamp) -> bool {
     let Ok(der) = CertificateDer::from_pem_slice(pair.certificate.as_bytes()) else { return false };
     let Ok(parsed) = parse(&der) else { return false };
     let Ok(ca) = parse(authority.certificate()) else { return false };
@@ -297,7 +309,7 @@ fn own_authority(
     let certificate = files::read(&paths.certificate)?;
     let key = files::read_key(&paths.key)?;
     let pair = match (certificate, key) {
-        (Some(certificate), Some(key)) => pair_of(certificate, key),
+        (Some(certificate), Some(key)) => pair_of(&certificate, key),
         (Some(_), None) => {
             return Err(PkiError::AuthorityKeyMissing {
                 missing: paths.key,
@@ -343,18 +355,18 @@ fn paths(dir: &Path, stem: &str) -> PairPaths {
 fn read_pair(paths: &PairPaths) -> Result<Option<Issued>, PkiError> {
     let certificate = files::read(&paths.certificate)?;
     let key = files::read_key(&paths.key)?;
-    Ok(certificate.zip(key).map(|(certificate, key)| pair_of(certificate, key)))
+    Ok(certificate.zip(key).map(|(certificate, key)| pair_of(&certificate, key)))
 }
 
 /// A pair that the user supplied, whose modes are the user's business.
 fn required_pair(paths: &PairPaths) -> Result<Issued, PkiError> {
     let certificate = files::read_existing(&paths.certificate)?;
-    Ok(pair_of(certificate, SecretBytes::from(files::read_existing(&paths.key)?)))
+    Ok(pair_of(&certificate, SecretBytes::from(files::read_existing(&paths.key)?)))
 }
 
 /// Bytes around the PEM blocks may be anything; the blocks themselves are ASCII.
-fn pair_of(certificate: Vec<u8>, key: SecretBytes) -> Issued {
-    Issued { certificate: String::from_utf8_lossy(&certificate).into_owned(), key }
+fn pair_of(certificate: &[u8], key: SecretBytes) -> Issued {
+    Issued { certificate: String::from_utf8_lossy(certificate).into_owned(), key }
 }
 
 fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PkiError> {
@@ -376,3 +388,6 @@ fn tls_at(path: &Path) -> impl FnOnce(TlsError) -> PkiError {
     let path = path.to_owned();
     move |source| PkiError::Tls { path, source }
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,9 +101,8 @@ impl CertificateIdentity {
         let (_, parsed) =
             X509Certificate::from_der(leaf).map_err(|_| CertificateFault::Malformed)?;
         let text = |attribute: &AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned);
-        let time = |seconds| {
-            Timestamp::from_second(seconds).map_err(|_| CertificateFault::Malformed)
-        };
+        let time =
+            |seconds| Timestamp::from_second(seconds).map_err(|_| CertificateFault::Malformed);
         Ok(Self {
             // Upstream's language takes the last one.
             common_name: parsed
@@ -127,11 +126,15 @@ impl CertificateIdentity {
 /// Why a certificate is refused, in the words that users know from Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CertificateFault {
-    #[error("x509: certificate has expired or is not yet valid: current time {now} is after {not_after}")]
+    #[error(
+        "x509: certificate has expired or is not yet valid: current time {now} is after {not_after}"
+    )]
     Expired { now: Timestamp, not_after: Timestamp },
     #[error("x509: malformed certificate")]
     Malformed,
-    #[error("x509: certificate has expired or is not yet valid: current time {now} is before {not_before}")]
+    #[error(
+        "x509: certificate has expired or is not yet valid: current time {now} is before {not_before}"
+    )]
     NotYet { now: Timestamp, not_before: Timestamp },
     #[error("x509: an intermediate certificate has expired or is not yet valid")]
     Intermediate,

@@ -89,7 +89,10 @@ impl ServiceAccountTokens {
         let accepted: Vec<_> =
             claims.aud.iter().filter(|aud| audiences.contains(aud)).cloned().collect();
         if accepted.is_empty() {
-            return Err(TokenError::Audience { found: claims.aud.clone(), wanted: audiences.to_vec() });
+            return Err(TokenError::Audience {
+                found: claims.aud.clone(),
+                wanted: audiences.to_vec(),
+            });
         }
         claims.hold_at(now)?;
         claims.kubernetes.exists(objects, now)?;
@@ -193,8 +196,7 @@ impl Reference {
         claim: &'static str,
         now: Timestamp,
     ) -> Result<(), TokenError> {
-        let found =
-            found.filter(|found| !gone(found, now)).ok_or(TokenError::Invalidated)?;
+        let found = found.filter(|found| !gone(found, now)).ok_or(TokenError::Invalidated)?;
         if found.uid != self.uid {
             let (found, claimed) = (found.uid, self.uid.clone());
             return Err(TokenError::BoundUid { kind, claim, found, claimed });
@@ -210,7 +212,11 @@ pub(crate) enum TokenError {
     AccountDeleted { namespace: String, name: String },
     #[error("service account UID ({found}) does not match claim ({claimed})")]
     AccountUid { found: String, claimed: String },
-    #[error("token audiences {} is invalid for the target audiences {}", go_list(found), go_list(wanted))]
+    #[error(
+        "token audiences {} is invalid for the target audiences {}",
+        go_list(found),
+        go_list(wanted)
+    )]
     Audience { found: Vec<String>, wanted: Vec<String> },
     #[error("{kind} UID ({found}) does not match service account {claim} claim ({claimed})")]
     BoundUid { kind: &'static str, claim: &'static str, found: String, claimed: String },

@@ -3,7 +3,11 @@
 //! Read once at start. Only hashes of the tokens are kept, and they are found by hash, so the time of
 //! a look-up says nothing about a token. Errors name lines, never what stands in them.
 
-use std::{collections::HashMap, fs, io, path::{Path, PathBuf}};
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use waybill_core::secret::SecretBytes;
 
@@ -20,8 +24,7 @@ impl TokenFile {
         let bytes = fs::read(path)
             .map(SecretBytes::from)
             .map_err(|source| TokenFileError::Read { path: path.to_owned(), source })?;
-        Self::parse(&bytes)
-            .map_err(|source| TokenFileError::Line { path: path.to_owned(), source })
+        Self::parse(&bytes).map_err(|source| TokenFileError::Line { path: path.to_owned(), source })
     }
 
     /// Reads the content of a file. Blank lines and lines that start with `#` are skipped.
@@ -51,9 +54,17 @@ impl TokenFile {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokenFileError {
     #[error("cannot use the token file {}", path.display())]
-    Line { path: PathBuf, #[source] source: LineError },
+    Line {
+        path: PathBuf,
+        #[source]
+        source: LineError,
+    },
     #[error("cannot read the token file {}", path.display())]
-    Read { path: PathBuf, #[source] source: io::Error },
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// A line that cannot be used.

@@ -66,7 +66,11 @@ impl Authority {
     }
 
     /// Signs a certificate with a new key.
-    pub(crate) fn issue(&self, subject: &Subject<'_>, now: Timestamp) -> Result<Issued, IssueError> {
+    pub(crate) fn issue(
+        &self,
+        subject: &Subject<'_>,
+        now: Timestamp,
+    ) -> Result<Issued, IssueError> {
         if now >= self.validity.not_after {
             return Err(IssueError::AuthorityExpired(self.validity.not_after));
         }
@@ -85,7 +89,9 @@ impl Authority {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         // Peers find the issuer by its name, byte for byte.
-        if parse(certificate.der())?.issuer().as_raw() != parse(&self.certificate)?.subject().as_raw() {
+        if parse(certificate.der())?.issuer().as_raw()
+            != parse(&self.certificate)?.subject().as_raw()
+        {
             return Err(IssueError::IssuerName);
         }
         Ok(Issued { certificate: certificate.pem(), key: pem_of(&key) })
