@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use rcgen::KeyPair;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
@@ -89,7 +90,7 @@ pub(crate) struct Pki {
     cluster_pem: String,
     front_proxy: Vec<CertificateDer<'static>>,
     serving: Arc<ServingCertificate>,
-    node_client: Issued,
+    node_client: ArcSwap<Issued>,
     service_account_key: SecretBytes,
 }
 
@@ -112,15 +113,7 @@ impl Pki {
         };
         let serving = serving_pair(&config, &cluster, now)?;
         let serving = ServingCertificate::new(&serving.issued).map_err(tls_at(&serving.path))?;
-        let node_client = match &supplied.node_client {
-            Some(paths) => required_pair(paths)?,
-            None => {
-                let (name, group) = NODE_CLIENT;
-                let subject =
-                    Subject { name, groups: &[group], usage: Usage::Client, lifetime: YEAR };
-                own_pair(&config.dir, "apiserver-kubelet-client", &cluster, &subject, now)?
-            }
-        };
+        let node_client = ArcSwap::from_pointee(node_pair(&config, &cluster, now)?);
         let service_account_key = service_account_key(&config)?;
         let serving = Arc::new(serving);
         Ok(Self {
@@ -134,17 +127,23 @@ impl Pki {
         })
     }
 
-    /// Renews the serving certificate if it ends soon, or reads the user's files again.
+    /// Renews the server's certificates that end soon, and reads the user's files again.
     ///
     /// To be called now and then, such as every hour; connections already open keep what they have.
     pub(crate) fn refresh(&self, now: Timestamp) -> Result<Refreshed, PkiError> {
-        let before = self.serving.chain();
+        let mut refreshed = Refreshed::Unchanged;
         let pair = serving_pair(&self.config, &self.cluster, now)?;
-        if certificates(&pair.path, pair.issued.certificate.as_bytes())? == before {
-            return Ok(Refreshed::Unchanged);
+        let found = certificates(&pair.path, pair.issued.certificate.as_bytes())?;
+        if found != self.serving.chain() {
+            self.serving.replace(&pair.issued).map_err(tls_at(&pair.path))?;
+            refreshed = Refreshed::Replaced;
         }
-        self.serving.replace(&pair.issued).map_err(tls_at(&pair.path))?;
-        Ok(Refreshed::Replaced)
+        let node_client = node_pair(&self.config, &self.cluster, now)?;
+        if node_client.certificate != self.node_client.load().certificate {
+            self.node_client.store(Arc::new(node_client));
+            refreshed = Refreshed::Replaced;
+        }
+        Ok(refreshed)
     }
 
     /// A client certificate for `user` in `groups`, signed by the cluster authority.
@@ -178,9 +177,9 @@ impl Pki {
         Arc::clone(&self.serving)
     }
 
-    /// What the server shows to nodes.
-    pub(crate) fn node_client(&self) -> &Issued {
-        &self.node_client
+    /// What the server shows to nodes, as of now.
+    pub(crate) fn node_client(&self) -> Arc<Issued> {
+        self.node_client.load_full()
     }
 
     /// The PEM key that signs service account tokens.
@@ -248,6 +247,15 @@ fn serving_pair(
     };
     let issued = own_pair(&config.dir, "apiserver", cluster, &subject, now)?;
     Ok(ServingPair { issued, path: config.dir.join("apiserver.crt") })
+}
+
+fn node_pair(config: &PkiConfig, cluster: &Authority, now: Timestamp) -> Result<Issued, PkiError> {
+    if let Some(paths) = &config.supplied.node_client {
+        return required_pair(paths);
+    }
+    let (name, group) = NODE_CLIENT;
+    let subject = Subject { name, groups: &[group], usage: Usage::Client, lifetime: YEAR };
+    own_pair(&config.dir, "apiserver-kubelet-client", cluster, &subject, now)
 }
 
 /// The pair `stem` of the directory, made anew unless the one there is good for a while.

@@ -79,10 +79,11 @@ fn keys_are_private_and_certificates_are_not() {
 fn certificates_are_renewed_before_they_end() {
     let dir = tempfile::tempdir().unwrap();
     let pki = open(dir.path(), NOW);
-    let first = pki.serving().chain();
+    let (first, node) = (pki.serving().chain(), pki.node_client().certificate.clone());
     assert_eq!(pki.refresh(at(NOW + 255 * DAY)).unwrap(), Refreshed::Unchanged);
     assert_eq!(pki.refresh(at(NOW + 256 * DAY)).unwrap(), Refreshed::Replaced);
     assert_ne!(pki.serving().chain(), first);
+    assert_ne!(pki.node_client().certificate, node);
     assert_eq!(pki.refresh(at(NOW + 256 * DAY)).unwrap(), Refreshed::Unchanged);
     let again = open(dir.path(), NOW + 257 * DAY);
     assert_eq!(again.serving().chain(), pki.serving().chain());

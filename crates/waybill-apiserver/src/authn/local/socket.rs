@@ -164,7 +164,7 @@ impl Server {
     /// Closes without a word if the caller is nobody; the server's log says why.
     async fn answer(&self, mut stream: UnixStream) {
         let Ok(caller) = stream.peer_cred() else { return };
-        let Some(user) = self.users.find(caller.uid(), caller.gid()) else {
+        let Some(user) = self.users.find(caller.uid()) else {
             warn!(uid = caller.uid(), "no local token for a user of another user namespace");
             return;
         };

@@ -3,7 +3,10 @@
 //! Names come from `passwd` and `group` files as they are at the time of asking; users of other name
 //! services are known by their number.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::request::User;
 
@@ -36,14 +39,20 @@ impl UnixUsers {
 
     /// The user with this uid, or none if the uid means nobody.
     ///
-    /// `gid` is the group of the calling process.
-    pub(crate) fn find(&self, uid: u32, gid: u32) -> Option<User> {
+    /// Groups follow from the user, not from the calling process, which may have borrowed a group
+    /// from a set-group-id program.
+    pub(crate) fn find(&self, uid: u32) -> Option<User> {
         if uid == OVERFLOW_UID {
             return None;
         }
-        let name = name_of(&self.passwd, uid).unwrap_or_else(|| uid.to_string());
-        let group = name_of(&self.group, gid).unwrap_or_else(|| gid.to_string());
-        let mut groups = vec!["unix".to_owned(), format!("unix:{group}")];
+        let (name, gid) = passwd_entry(&read(&self.passwd), uid).unzip();
+        // As sudo writes numbers; no name starts so.
+        let name = name.unwrap_or_else(|| format!("#{uid}"));
+        let mut groups = vec!["unix".to_owned()];
+        if let Some(gid) = gid {
+            let group = group_name(&read(&self.group), gid).unwrap_or_else(|| format!("#{gid}"));
+            groups.push(format!("unix:{group}"));
+        }
         if uid == 0 || uid == self.admins.server_uid {
             groups.push(self.admins.group.clone());
         }
@@ -52,16 +61,33 @@ impl UnixUsers {
     }
 }
 
-/// The first name with number `id`: both files are `name:password:id:…`.
-fn name_of(path: &PathBuf, id: u32) -> Option<String> {
-    let bytes = fs::read(path).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    text.lines().find_map(|line| {
-        let mut columns = line.split(':');
-        let name = columns.next().filter(|name| !name.is_empty() && !name.starts_with('#'))?;
-        let number: u32 = columns.nth(1)?.parse().ok()?;
-        (number == id).then(|| name.to_owned())
+/// A file that is not there knows nobody.
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// Name and primary group of the first line `name:password:uid:gid:…` for `uid`.
+fn passwd_entry(passwd: &str, uid: u32) -> Option<(String, u32)> {
+    passwd.lines().find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
+        [name, _, number, gid, ..] if is_name(name) && number.parse() == Ok(uid) => {
+            Some(((*name).to_owned(), gid.parse().ok()?))
+        }
+        _ => None,
     })
+}
+
+/// The name in the first line `name:password:gid:…` for `gid`.
+fn group_name(group: &str, gid: u32) -> Option<String> {
+    group.lines().find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
+        [name, _, number, ..] if is_name(name) && number.parse() == Ok(gid) => {
+            Some((*name).to_owned())
+        }
+        _ => None,
+    })
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with('#')
 }
 
 #[cfg(test)]
@@ -69,18 +95,18 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(uid: u32, gid: u32, expected: Option<(&str, &[&str])>) {
+    fn check(uid: u32, expected: Option<(&str, &[&str])>) {
         let dir = tempfile::tempdir().unwrap();
         let (passwd, group) = (dir.path().join("passwd"), dir.path().join("group"));
         fs::write(
             &passwd,
-            "# users\nroot:x:0:0:root:/root:/bin/sh\nbroken\n:x:1000:1::\nalice:x:1000:1000::/:\n\
+            "# users\nroot:x:0:0:root:/root:/bin/sh\nbroken\n:x:1000:1::\nalice:x:1000:50::/:\n\
             alias:x:1000:1000::/:\nwaybill:x:990:990::/:\n",
         )
         .unwrap();
         fs::write(&group, "root:x:0:\nstaff:x:50:alice\n").unwrap();
         let admins = AdminRule { server_uid: 990, group: "system:masters".into() };
-        let found = UnixUsers { passwd, group, admins }.find(uid, gid);
+        let found = UnixUsers { passwd, group, admins }.find(uid);
         let found = found.map(|user| {
             assert_eq!(user.uid, uid.to_string());
             (user.name, user.groups)
@@ -93,10 +119,10 @@ mod tests {
 
     #[test]
     fn users_are_named_and_administrators_are_few() {
-        check(0, 0, Some(("unix:root", &["unix", "unix:root", "system:masters"])));
-        check(990, 50, Some(("unix:waybill", &["unix", "unix:staff", "system:masters"])));
-        check(1000, 50, Some(("unix:alice", &["unix", "unix:staff"])));
-        check(4242, 4243, Some(("unix:4242", &["unix", "unix:4243"])));
-        check(65_534, 0, None);
+        check(0, Some(("unix:root", &["unix", "unix:root", "system:masters"])));
+        check(990, Some(("unix:waybill", &["unix", "unix:#990", "system:masters"])));
+        check(1000, Some(("unix:alice", &["unix", "unix:staff"])));
+        check(4242, Some(("unix:#4242", &["unix"])));
+        check(65_534, None);
     }
 }
