@@ -13,6 +13,7 @@
 
 mod authority;
 mod files;
+mod pair;
 pub(crate) mod tls;
 
 use std::{
@@ -26,12 +27,12 @@ use jiff::Timestamp;
 use rcgen::KeyPair;
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use waybill_core::secret::SecretBytes;
-use x509_parser::extensions::GeneralName;
 
 pub(crate) use self::authority::{IssueError, Issued};
 use self::{
-    authority::{Authority, Subject, Usage, Validity, parse},
+    authority::{Authority, Subject, Usage},
     files::{Audience, FileError},
+    pair::{own_pair, pair_of, paths, required_pair},
     tls::{ServingCertificate, TlsError},
 };
 
@@ -258,55 +259,6 @@ fn node_pair(config: &PkiConfig, cluster: &Authority, now: Timestamp) -> Result<
     own_pair(&config.dir, "apiserver-kubelet-client", cluster, &subject, now)
 }
 
-/// The pair `stem` of the directory, made anew unless the one there is good for a while.
-fn own_pair(
-    dir: &Path,
-    stem: &str,
-    authority: &Authority,
-    subject: &Subject<'_>,
-    now: Timestamp,
-) -> Result<Issued, PkiError> {
-    let paths = paths(dir, stem);
-    if let Some(pair) = read_pair(&paths)?
-        && still_good(&pair, authority, subject, now)
-    {
-        return Ok(pair);
-    }
-    let issued = authority.issue(subject, now).map_err(issue_at(&paths.certificate))?;
-    // A crash between the two leaves a pair that does not match, which the next start replaces.
-    files::write(&paths.key, issued.key.expose(), Audience::Owner)?;
-    files::write(&paths.certificate, issued.certificate.as_bytes(), Audience::Everyone)?;
-    Ok(issued)
-}
-
-/// Whether a pair of ours can go on serving; one that cannot be read cannot.
-fn still_good(pair: &Issued, authority: &Authority, subject: &Subject<'_>, now: Timestamp) -> bool {
-    let Ok(der) = CertificateDer::from_pem_slice(pair.certificate.as_bytes()) else { return false };
-    let Ok(parsed) = parse(&der) else { return false };
-    let Ok(ca) = parse(authority.certificate()) else { return false };
-    let names_covered = match subject.usage {
-        Usage::Client => true,
-        Usage::Server(names) => names.iter().all(|name| covers(&parsed, name)),
-    };
-    let validity = Validity::of(&parsed);
-    names_covered
-        && !validity.ends_soon(now)
-        && validity.not_before <= now
-        && parsed.verify_signature(Some(ca.public_key())).is_ok()
-        && ServingCertificate::new(pair).is_ok()
-}
-
-fn covers(certificate: &x509_parser::certificate::X509Certificate<'_>, wanted: &str) -> bool {
-    let Ok(Some(names)) = certificate.subject_alternative_name() else { return false };
-    let address = wanted.parse::<std::net::IpAddr>().ok();
-    names.value.general_names.iter().any(|name| match (name, address) {
-        (GeneralName::DNSName(name), None) => *name == wanted,
-        (GeneralName::IPAddress(bytes), Some(std::net::IpAddr::V4(ip))) => *bytes == ip.octets(),
-        (GeneralName::IPAddress(bytes), Some(std::net::IpAddr::V6(ip))) => *bytes == ip.octets(),
-        _ => false,
-    })
-}
-
 fn own_authority(
     dir: &Path,
     stem: &str,
@@ -354,27 +306,6 @@ fn service_account_key(config: &PkiConfig) -> Result<SecretBytes, PkiError> {
     let pem = SecretBytes::from(key.serialize_pem().into_bytes());
     files::write(&path, pem.expose(), Audience::Owner)?;
     Ok(pem)
-}
-
-fn paths(dir: &Path, stem: &str) -> PairPaths {
-    PairPaths { certificate: dir.join(format!("{stem}.crt")), key: dir.join(format!("{stem}.key")) }
-}
-
-fn read_pair(paths: &PairPaths) -> Result<Option<Issued>, PkiError> {
-    let certificate = files::read(&paths.certificate)?;
-    let key = files::read_key(&paths.key)?;
-    Ok(certificate.zip(key).map(|(certificate, key)| pair_of(&certificate, key)))
-}
-
-/// A pair that the user supplied, whose modes are the user's business.
-fn required_pair(paths: &PairPaths) -> Result<Issued, PkiError> {
-    let certificate = files::read_existing(&paths.certificate)?;
-    Ok(pair_of(&certificate, SecretBytes::from(files::read_existing(&paths.key)?)))
-}
-
-/// Bytes around the PEM blocks may be anything; the blocks themselves are ASCII.
-fn pair_of(certificate: &[u8], key: SecretBytes) -> Issued {
-    Issued { certificate: String::from_utf8_lossy(certificate).into_owned(), key }
 }
 
 fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PkiError> {

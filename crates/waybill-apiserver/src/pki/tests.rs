@@ -9,7 +9,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use waybill_core::chain::Chain;
 
-use super::*;
+use super::{
+    authority::{Validity, parse},
+    pair::covers,
+    *,
+};
 
 const NOW: i64 = 1_700_000_000;
 const DAY: i64 = 24 * 3600;
