@@ -1,0 +1,89 @@
+//! Bearer tokens of every kind.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, header::AUTHORIZATION};
+use jiff::Timestamp;
+
+use super::{
+    Authenticated, Via,
+    local::{LocalTokenError, LocalTokens},
+    service_account::{Objects, ServiceAccountTokens, TokenError},
+    token_file::TokenFile,
+};
+use crate::request::User;
+
+/// All that can recognize a token.
+pub(crate) struct BearerTokens {
+    pub(crate) file: TokenFile,
+    pub(crate) local: Option<Arc<LocalTokens>>,
+    pub(crate) service_accounts: ServiceAccountTokens,
+    pub(crate) objects: Arc<dyn Objects>,
+}
+
+impl BearerTokens {
+    /// Who has `token`, which must be meant for one of `audiences`.
+    pub(crate) fn authenticate(
+        &self,
+        token: &str,
+        audiences: &[String],
+        now: Timestamp,
+    ) -> Result<Authenticated, BearerError> {
+        if let Some(user) = self.file.find(token) {
+            return self.for_this_server(user.clone(), Via::TokenFile, audiences);
+        }
+        if let Some(local) = &self.local {
+            match local.verify(token, now) {
+                Ok(user) => return self.for_this_server(user, Via::LocalToken, audiences),
+                // Not signed by our key, so perhaps one of a service account.
+                Err(LocalTokenError::Jwt(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let (user, audiences) =
+            self.service_accounts.verify(token, audiences, self.objects.as_ref(), now)?;
+        Ok(Authenticated::new(user, audiences, Via::ServiceAccountToken))
+    }
+
+    /// The audiences that mean this API server.
+    pub(crate) fn audiences(&self) -> &[String] {
+        self.service_accounts.audiences()
+    }
+
+    /// A token without audiences of its own is meant for this server and nobody else.
+    fn for_this_server(
+        &self,
+        user: User,
+        via: Via,
+        audiences: &[String],
+    ) -> Result<Authenticated, BearerError> {
+        let accepted: Vec<_> =
+            self.audiences().iter().filter(|own| audiences.contains(own)).cloned().collect();
+        if accepted.is_empty() {
+            let found = self.audiences().to_vec();
+            return Err(TokenError::Audience { found, wanted: audiences.to_vec() }.into());
+        }
+        Ok(Authenticated::new(user, accepted, via))
+    }
+}
+
+/// Why a bearer token is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BearerError {
+    #[error(transparent)]
+    Local(#[from] LocalTokenError),
+    #[error("the Authorization header is not text")]
+    NotText,
+    #[error(transparent)]
+    ServiceAccount(#[from] TokenError),
+}
+
+/// The bearer token of a request; other schemes are nobody's credentials here.
+pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, BearerError> {
+    let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
+    let value = value.to_str().map_err(|_| BearerError::NotText)?.trim();
+    let Some((scheme, token)) = value.split_once(' ') else { return Ok(None) };
+    let token = token.trim();
+    let bearer = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty();
+    Ok(bearer.then_some(token))
+}
