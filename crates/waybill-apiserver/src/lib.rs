@@ -14,3 +14,4 @@ mod request;
 mod schema;
 mod selector;
 mod store;
+mod table;

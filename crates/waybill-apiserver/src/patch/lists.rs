@@ -110,8 +110,13 @@ fn merge_set(
 impl Keyed<'_> {
     /// The keys that `$setElementOrder` lists.
     fn keys(self, order: &[Value]) -> Result<Vec<Value>, PatchError> {
-        let key = |item: &Value| item.get(self.key).cloned();
-        order.iter().map(|item| key(item).ok_or(PatchError::MergeKey(self.key))).collect()
+        order.iter().map(|item| self.key(item.get(self.key))).collect()
+    }
+
+    /// The key of an element, which it must have.
+    fn key(self, found: Option<&Value>) -> Result<Value, PatchError> {
+        let found = found.filter(|key| !key.is_null());
+        found.cloned().ok_or(PatchError::MergeKey(self.key))
     }
 }
 
@@ -130,7 +135,7 @@ impl Changes {
         for item in patch {
             let Value::Object(mut item) = item else { return Err(PatchError::MixedList) };
             let directive = Directive::take(&mut item)?;
-            let key = item.get(list.key).cloned().ok_or(PatchError::MergeKey(list.key));
+            let key = list.key(item.get(list.key));
             match directive {
                 Some(Directive::Delete) => {
                     changes.deleted.insert(key?);
