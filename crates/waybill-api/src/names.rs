@@ -42,7 +42,7 @@ pub(crate) fn config_map_key_faults(text: &str) -> Vec<String> {
 }
 
 /// The key of a label or annotation: a name with an optional DNS subdomain before a `/`.
-pub(crate) fn qualified_name_faults(text: &str) -> Vec<String> {
+pub fn qualified_name_faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let parts: Vec<_> = text.split('/').collect();
     let name = match *parts.as_slice() {
@@ -73,6 +73,17 @@ pub(crate) fn qualified_name_faults(text: &str) -> Vec<String> {
     faults
 }
 
+/// The value of a label.
+pub fn label_value_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    faults.extend(length_fault(text, LABEL_BYTES));
+    let allowed = text.bytes().all(is_key_byte) && has_plain_ends(text);
+    if !(text.is_empty() || allowed) {
+        faults.push(LABEL_VALUE_RULE.to_owned());
+    }
+    faults
+}
+
 const LABEL_BYTES: usize = 63;
 const SUBDOMAIN_BYTES: usize = 253;
 
@@ -92,6 +103,11 @@ const KEY_RULE: &str = "a valid config key must consist of alphanumeric characte
 const NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start \
     and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex \
     used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
+const LABEL_VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric \
+    characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
+    'MyValue',  or 'my_value',  or '12345', regex used for validation is \
+    '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 fn length_fault(text: &str, limit: usize) -> Option<String> {
     (text.len() > limit).then(|| format!("must be no more than {limit} bytes"))
@@ -166,6 +182,17 @@ mod tests {
         key("..", &["must not be '..'"]);
         key("..data", &["must not start with '..'"]);
         key("../a", &[KEY_RULE, "must not start with '..'"]);
+    }
+
+    #[test]
+    fn label_values() {
+        let value = |text: &str, expected: &[&str]| check(label_value_faults, text, expected);
+        value("", &[]);
+        value("My_value.1", &[]);
+        value(&"x".repeat(64), &["must be no more than 63 bytes"]);
+        for bad in ["-a", "a-", "a b", "a/b", "é"] {
+            value(bad, &[LABEL_VALUE_RULE]);
+        }
     }
 
     #[test]

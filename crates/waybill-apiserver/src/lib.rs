@@ -15,3 +15,4 @@ mod request;
 mod schema;
 mod selector;
 mod store;
+mod table;

@@ -1,0 +1,236 @@
+//! The fields that each resource can be selected by, and how they are read from its objects.
+//!
+//! One row per field, as a client names it. Resources without rows of their own offer
+//! `metadata.name` and `metadata.namespace`.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::field::{FieldSelector, FieldSelectorError};
+
+/// Refuses a selector that names a field which `resource` does not offer.
+pub(crate) fn check_fields(
+    resource: &str,
+    selector: &FieldSelector,
+) -> Result<(), FieldSelectorError> {
+    let own = own_fields(resource);
+    for requirement in selector.requirements() {
+        let field = requirement.field.as_str();
+        if source_of(resource, field).is_none() {
+            return Err(match own {
+                [] => FieldSelectorError::Unknown(field.to_owned()),
+                _ => FieldSelectorError::Unsupported(field.to_owned()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether `object`, one of `resource`, has what `selector` asks for.
+pub(crate) fn matches_object(resource: &str, selector: &FieldSelector, object: &Value) -> bool {
+    selector.matches(|field| field_of(resource, object, field))
+}
+
+/// The value of `field` in `object`, or nothing if `resource` does not offer the field.
+pub(crate) fn field_of<'a>(resource: &str, object: &'a Value, field: &str) -> Option<Cow<'a, str>> {
+    source_of(resource, field).map(|source| source.read(object))
+}
+
+/// Where the value of a field comes from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// A text, or the first of several that is not empty.
+    Text(&'static [&'static str]),
+    /// A flag; absent means `false`.
+    Flag(&'static str),
+    /// The addresses in a list of `{ip}`, with commas between them.
+    Ips(&'static str),
+}
+
+impl Source {
+    fn read(self, object: &Value) -> Cow<'_, str> {
+        match self {
+            Self::Text(pointers) => {
+                let texts = pointers.iter().filter_map(|at| object.pointer(at)?.as_str());
+                texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default().into()
+            }
+            Self::Flag(pointer) => {
+                let set = object.pointer(pointer).and_then(Value::as_bool).unwrap_or_default();
+                Cow::Borrowed(if set { "true" } else { "false" })
+            }
+            Self::Ips(pointer) => {
+                let list = object.pointer(pointer).and_then(Value::as_array);
+                let ips = list.into_iter().flatten().filter_map(|item| item.get("ip")?.as_str());
+                Cow::Owned(ips.collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}
+
+type Row = (&'static str, Source);
+
+const NAME: Row = ("metadata.name", Source::Text(&["/metadata/name"]));
+const NAMESPACE: Row = ("metadata.namespace", Source::Text(&["/metadata/namespace"]));
+
+const PODS: &[Row] = &[
+    NAME,
+    NAMESPACE,
+    // The first name of `spec.nodeName`, which upstream still reads.
+    ("spec.host", Source::Text(&["/spec/nodeName"])),
+    ("spec.hostNetwork", Source::Flag("/spec/hostNetwork")),
+    ("spec.nodeName", Source::Text(&["/spec/nodeName"])),
+    ("spec.restartPolicy", Source::Text(&["/spec/restartPolicy"])),
+    ("spec.schedulerName", Source::Text(&["/spec/schedulerName"])),
+    ("spec.serviceAccountName", Source::Text(&["/spec/serviceAccountName"])),
+    ("status.nominatedNodeName", Source::Text(&["/status/nominatedNodeName"])),
+    ("status.phase", Source::Text(&["/status/phase"])),
+    ("status.podIP", Source::Text(&["/status/podIP", "/status/podIPs/0/ip"])),
+    ("status.podIPs", Source::Ips("/status/podIPs")),
+];
+
+/// Both groups store one kind of event, so each field has up to two names and two places.
+const EVENTS: &[Row] = &[
+    NAME,
+    NAMESPACE,
+    ("involvedObject.apiVersion", REGARDING_API_VERSION),
+    ("involvedObject.fieldPath", REGARDING_FIELD_PATH),
+    ("involvedObject.kind", REGARDING_KIND),
+    ("involvedObject.name", REGARDING_NAME),
+    ("involvedObject.namespace", REGARDING_NAMESPACE),
+    ("involvedObject.resourceVersion", REGARDING_RESOURCE_VERSION),
+    ("involvedObject.uid", REGARDING_UID),
+    ("reason", Source::Text(&["/reason"])),
+    ("regarding.apiVersion", REGARDING_API_VERSION),
+    ("regarding.fieldPath", REGARDING_FIELD_PATH),
+    ("regarding.kind", REGARDING_KIND),
+    ("regarding.name", REGARDING_NAME),
+    ("regarding.namespace", REGARDING_NAMESPACE),
+    ("regarding.resourceVersion", REGARDING_RESOURCE_VERSION),
+    ("regarding.uid", REGARDING_UID),
+    ("reportingComponent", REPORTER),
+    ("reportingController", REPORTER),
+    (
+        "source",
+        Source::Text(&[
+            "/source/component",
+            "/deprecatedSource/component",
+            "/reportingComponent",
+            "/reportingController",
+        ]),
+    ),
+    ("type", Source::Text(&["/type"])),
+];
+
+const REGARDING_API_VERSION: Source =
+    Source::Text(&["/involvedObject/apiVersion", "/regarding/apiVersion"]);
+const REGARDING_FIELD_PATH: Source =
+    Source::Text(&["/involvedObject/fieldPath", "/regarding/fieldPath"]);
+const REGARDING_KIND: Source = Source::Text(&["/involvedObject/kind", "/regarding/kind"]);
+const REGARDING_NAME: Source = Source::Text(&["/involvedObject/name", "/regarding/name"]);
+const REGARDING_NAMESPACE: Source =
+    Source::Text(&["/involvedObject/namespace", "/regarding/namespace"]);
+const REGARDING_RESOURCE_VERSION: Source =
+    Source::Text(&["/involvedObject/resourceVersion", "/regarding/resourceVersion"]);
+const REGARDING_UID: Source = Source::Text(&["/involvedObject/uid", "/regarding/uid"]);
+const REPORTER: Source = Source::Text(&["/reportingComponent", "/reportingController"]);
+
+const NODES: &[Row] = &[NAME, ("spec.unschedulable", Source::Flag("/spec/unschedulable"))];
+const NAMESPACES: &[Row] = &[NAME, ("status.phase", Source::Text(&["/status/phase"]))];
+const SECRETS: &[Row] = &[NAME, NAMESPACE, ("type", Source::Text(&["/type"]))];
+const COMMON: &[Row] = &[NAME, NAMESPACE];
+
+fn own_fields(resource: &str) -> &'static [Row] {
+    match resource {
+        "events" => EVENTS,
+        "namespaces" => NAMESPACES,
+        "nodes" => NODES,
+        "pods" => PODS,
+        "secrets" => SECRETS,
+        _ => &[],
+    }
+}
+
+fn source_of(resource: &str, field: &str) -> Option<Source> {
+    let rows = match own_fields(resource) {
+        [] => COMMON,
+        own => own,
+    };
+    rows.iter().find(|(name, _)| *name == field).map(|&(_, source)| source)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(resource: &str, object: &Value, text: &str, expected: bool) {
+        let selector = FieldSelector::parse(text).unwrap();
+        check_fields(resource, &selector).unwrap();
+        assert_eq!(matches_object(resource, &selector, object), expected, "{text:?}");
+    }
+
+    #[track_caller]
+    fn refused(resource: &str, text: &str, message: &str) {
+        let selector = FieldSelector::parse(text).unwrap();
+        assert_eq!(check_fields(resource, &selector).unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn pods_are_found_by_node_phase_and_address() {
+        let pod = json!({
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"nodeName": "n1", "restartPolicy": "Always"},
+            "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.7"}, {"ip": "fd00::7"}]},
+        });
+        let yes = |text: &str| check("pods", &pod, text, true);
+        yes("metadata.name=web,metadata.namespace=default");
+        yes("spec.nodeName=n1,spec.host=n1,status.phase!=Failed");
+        yes("spec.hostNetwork=false");
+        yes("status.podIP=10.0.0.7");
+        yes(r"status.podIPs=10.0.0.7\,fd00::7");
+        yes("status.nominatedNodeName=");
+        check("pods", &pod, "spec.nodeName=", false);
+    }
+
+    #[test]
+    fn events_of_both_groups_are_found_by_either_name() {
+        let core = json!({
+            "involvedObject": {"kind": "Pod", "name": "web"},
+            "source": {"component": "kubelet"},
+            "reason": "Started",
+        });
+        let group = json!({
+            "regarding": {"kind": "Pod", "name": "web"},
+            "reportingController": "kubelet",
+            "reason": "Started",
+        });
+        for event in [&core, &group] {
+            check("events", event, "involvedObject.kind=Pod,regarding.name=web", true);
+            check("events", event, "source=kubelet,reason=Started", true);
+        }
+    }
+
+    #[test]
+    fn flags_types_and_phases() {
+        check("nodes", &json!({"spec": {}}), "spec.unschedulable=false", true);
+        check("nodes", &json!({"spec": {"unschedulable": true}}), "spec.unschedulable=true", true);
+        check("secrets", &json!({"type": "Opaque"}), "type=Opaque", true);
+        check("namespaces", &json!({"status": {"phase": "Active"}}), "status.phase=Active", true);
+        check("pods", &json!([]), "spec.nodeName=", true);
+    }
+
+    #[test]
+    fn other_fields_are_refused_in_upstreams_words() {
+        refused("pods", "spec.image=x", "field label not supported: spec.image");
+        refused("nodes", "metadata.namespace=x", "field label not supported: metadata.namespace");
+        refused(
+            "configmaps",
+            "data=x",
+            "\"data\" is not a known field selector: only \"metadata.name\", \
+             \"metadata.namespace\"",
+        );
+    }
+}

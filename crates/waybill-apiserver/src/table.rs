@@ -1,0 +1,141 @@
+//! Objects as rows: the `meta.k8s.io/v1` Table that `kubectl get` asks for.
+//!
+//! The server decides what users see, so columns, order and texts are those that they know from
+//! upstream. Objects are read as they are stored: whatever is missing or odd becomes an empty or
+//! unknown cell, never an error. The clock is a parameter.
+
+mod age;
+mod cells;
+mod columns;
+mod event;
+mod node;
+mod pod;
+mod read;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+pub(crate) use self::{
+    cells::row,
+    columns::{Column, columns},
+};
+
+/// How a table is to be made; one serves all events of a watch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableMaker<'a> {
+    /// The plural name of the resource, such as `pods`.
+    pub(crate) resource: &'a str,
+    /// What accompanies each row.
+    pub(crate) include: IncludeObject,
+    /// Whether the columns are described. After the first event of a watch they need not be.
+    pub(crate) headers: Headers,
+    /// What ages are counted from.
+    pub(crate) now: Timestamp,
+}
+
+/// What accompanies each row: the query parameter `includeObject`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    /// The object's metadata, as `PartialObjectMetadata`.
+    #[default]
+    Metadata,
+    /// Nothing.
+    None,
+    /// The object.
+    Object,
+}
+
+/// Whether a table describes its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Headers {
+    /// It does not; the client knows them already.
+    Omitted,
+    /// It does.
+    Present,
+}
+
+/// An `includeObject` that does not exist.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unrecognized includeObject value: {0:?}")]
+pub(crate) struct IncludeObjectError(String);
+
+impl TableMaker<'_> {
+    /// The table of a list: `metadata` is the list's, with `resourceVersion` and `continue`.
+    pub(crate) fn list<'o>(
+        &self,
+        metadata: &Value,
+        items: impl IntoIterator<Item = &'o Value>,
+    ) -> Value {
+        let rows = items.into_iter().map(|object| self.row(object)).collect();
+        self.table(metadata.clone(), rows)
+    }
+
+    /// The table of one object, as in the answer to a GET and in a watch event.
+    pub(crate) fn object(&self, object: &Value) -> Value {
+        let version = object.pointer("/metadata/resourceVersion");
+        let metadata = version.map_or_else(|| json!({}), |v| json!({"resourceVersion": v}));
+        self.table(metadata, vec![self.row(object)])
+    }
+
+    fn table(&self, metadata: Value, rows: Vec<Value>) -> Value {
+        let columns = match self.headers {
+            Headers::Omitted => Vec::new(),
+            Headers::Present => columns(self.resource).iter().map(Column::definition).collect(),
+        };
+        object_of([
+            ("kind", "Table".into()),
+            ("apiVersion", API_VERSION.into()),
+            ("metadata", metadata),
+            ("columnDefinitions", Value::Array(columns)),
+            ("rows", Value::Array(rows)),
+        ])
+    }
+
+    fn row(&self, object: &Value) -> Value {
+        let mut fields = Map::new();
+        fields.insert("cells".to_owned(), row(self.resource, object, self.now).into());
+        if self.resource == "pods" {
+            let conditions = pod::row_conditions(object);
+            fields.extend(conditions.map(|conditions| ("conditions".to_owned(), conditions)));
+        }
+        let included = match self.include {
+            IncludeObject::Metadata => Some(partial_object_metadata(object)),
+            IncludeObject::None => None,
+            IncludeObject::Object => Some(object.clone()),
+        };
+        fields.extend(included.map(|object| ("object".to_owned(), object)));
+        Value::Object(fields)
+    }
+}
+
+impl IncludeObject {
+    /// Reads the query parameter; an empty one is an absent one.
+    pub(crate) fn parse(text: &str) -> Result<Self, IncludeObjectError> {
+        match text {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "None" => Ok(Self::None),
+            "Object" => Ok(Self::Object),
+            _ => Err(IncludeObjectError(text.to_owned())),
+        }
+    }
+}
+
+/// The object's metadata alone, as the kind that stands for every kind.
+pub(crate) fn partial_object_metadata(object: &Value) -> Value {
+    let metadata = object.get("metadata").cloned();
+    object_of([
+        ("kind", "PartialObjectMetadata".into()),
+        ("apiVersion", API_VERSION.into()),
+        ("metadata", metadata.unwrap_or_else(|| json!({}))),
+    ])
+}
+
+/// An object made of fields; `json!` would copy what it is given.
+fn object_of<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+const API_VERSION: &str = "meta.k8s.io/v1";
+
+#[cfg(test)]
+mod tests;
