@@ -11,6 +11,7 @@ mod authn;
 mod authz;
 mod patch;
 mod request;
+mod schedule;
 mod schema;
 mod selector;
 mod store;
