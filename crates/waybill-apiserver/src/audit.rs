@@ -14,6 +14,7 @@
 //!   if this process is killed in the next instant. It waits no longer than
 //!   [`LogOptions::write_wait`]: a disk that hangs must not stop the cluster. Against loss of power it holds only with
 //!   [`Durability::Disk`], which costs one `fdatasync` per batch.
+//! - A session is in the file before it opens, in the same sense.
 //! - Events of reads are in the file soon after; a kill may lose those of the last batch.
 //! - If the disk does not keep up, requests wait a short while for a place. What happens then is the
 //!   choice of [`Overflow`]; an event that is lost is counted and the loss is logged.

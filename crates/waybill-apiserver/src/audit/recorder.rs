@@ -103,7 +103,7 @@ impl Recorder {
             places,
             log: Arc::clone(&self.log),
             clock: Arc::clone(&self.clock),
-            changes: !matches!(facts.action.verb.as_str(), "get" | "list" | "watch" | "head"),
+            changes: may_change(facts.action),
             lifetime: facts.lifetime,
         }
     }
@@ -193,14 +193,16 @@ impl RequestAudit {
         }
     }
 
-    /// The headers of a long-running answer are about to be sent.
-    pub(crate) fn response_started(&mut self, code: u16) {
-        if let Some(record) = &mut self.record {
-            record.event.response_status = Some(ResponseStatus::code(code));
-            let first = record.event.stage < Stage::ResponseStarted;
-            if first && record.lifetime == Lifetime::LongRunning {
-                record.emit(Stage::ResponseStarted);
-            }
+    /// The headers of a long-running answer are about to be sent; to be awaited before they are. For
+    /// a session this returns when the event is written, so none is open that is not on record.
+    pub(crate) async fn response_started(&mut self, code: u16) {
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        record.event.response_status = Some(ResponseStatus::code(code));
+        if record.lifetime == Lifetime::LongRunning && record.event.stage < Stage::ResponseStarted {
+            let written = record.emit(Stage::ResponseStarted);
+            record.settle(written).await;
         }
     }
 
@@ -211,8 +213,14 @@ impl RequestAudit {
             return;
         };
         record.event.response_status = Some(status);
-        if let Some(written) = record.emit(Stage::ResponseComplete).filter(|_| record.changes) {
-            record.log.wait(written).await;
+        let written = record.emit(Stage::ResponseComplete);
+        record.settle(written).await;
+    }
+
+    /// The handler panicked and the panic was caught before it came here.
+    pub(crate) fn panicked(mut self) {
+        if let Some(record) = self.record.take() {
+            record.close_by_panic();
         }
     }
 
@@ -228,10 +236,7 @@ impl Drop for RequestAudit {
             return;
         };
         if thread::panicking() {
-            // The panic's message may hold anything, so it is not recorded.
-            let status = ResponseStatus::failure(500, "InternalError", "APIServer panic'd");
-            record.event.response_status = Some(status);
-            record.emit(Stage::Panic);
+            record.close_by_panic();
             return;
         }
         // A stream that had begun just ends. 499 is what proxies log for a client that went away.
@@ -267,6 +272,20 @@ impl Record {
         Some(self.places.put(&self.event))
     }
 
+    /// Waits until an event is written, if the request is of those that must not outrun theirs.
+    async fn settle(&self, written: Option<Written>) {
+        if let Some(written) = written.filter(|_| self.changes) {
+            self.log.wait(written).await;
+        }
+    }
+
+    fn close_by_panic(mut self: Box<Self>) {
+        // The panic's message may hold anything, so it is not recorded.
+        let status = ResponseStatus::failure(500, "InternalError", "APIServer panic'd");
+        self.event.response_status = Some(status);
+        self.emit(Stage::Panic);
+    }
+
     fn keeps(&self, level: Level) -> bool {
         self.event.level >= level
     }
@@ -287,6 +306,17 @@ fn remove_managed_fields(object: &mut Value) {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("managedFields");
     }
+}
+
+/// Whether the request may change something; a session may, even if it is opened by GET.
+fn may_change(action: &Action) -> bool {
+    let session = match &action.target {
+        Target::Path(_) => false,
+        Target::Resource(target) => {
+            matches!(target.subresource.as_str(), "attach" | "exec" | "portforward" | "proxy")
+        }
+    };
+    session || !matches!(action.verb.as_str(), "get" | "head" | "list" | "options" | "watch")
 }
 
 /// How many events a request can have: of its end there is only one, complete or by panic.
