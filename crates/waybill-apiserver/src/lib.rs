@@ -12,6 +12,7 @@ mod authz;
 mod patch;
 mod pki;
 mod request;
+mod schedule;
 mod schema;
 mod selector;
 mod store;

@@ -1,0 +1,329 @@
+//! The queue before the audit log and the one thread that writes it.
+//!
+//! A request takes [`Places`] for all its events before it starts, so that none is lost later, least
+//! of all the last one, which may come from a destructor that cannot wait. What has gathered while a
+//! write was under way goes out with the next one; so many requests share one system call.
+
+use std::{
+    io, mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{Builder, JoinHandle},
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::timeout,
+};
+
+use crate::audit::{Clock, event::Event, metrics::AuditMetrics};
+
+/// Losses are logged at most this often.
+const QUIET: SignedDuration = SignedDuration::from_secs(10);
+
+/// How much memory the writer keeps between batches.
+const BUFFER: usize = 1 << 20;
+
+/// Where lines go. Only the writer's thread calls it, so it may block.
+pub(crate) trait Sink: Send + 'static {
+    /// Takes whole lines, as far as the process is concerned: after this they survive its death.
+    fn append(&mut self, now: Timestamp, lines: &[u8]) -> io::Result<()>;
+
+    /// Makes what was appended survive a loss of power.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Lets go of the file, which another program may have moved, and opens it anew.
+    fn reopen(&mut self) -> io::Result<()>;
+}
+
+/// How the log behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogOptions {
+    /// How many events may wait or be promised a place; every running request that is recorded
+    /// counts, watches included.
+    pub(crate) places: u32,
+    pub(crate) overflow: Overflow,
+    pub(crate) durability: Durability,
+    /// How long the answer to a change waits until its event is written.
+    pub(crate) write_wait: Duration,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            places: 65_536,
+            overflow: Overflow::Wait(Duration::from_millis(500)),
+            durability: Durability::Process,
+            write_wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What a request does when the log has no place for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// It goes on at once, unrecorded.
+    Drop,
+    /// It waits so long, then goes on, unrecorded.
+    Wait(Duration),
+    /// It waits so long, then is refused.
+    Reject(Duration),
+}
+
+/// What an event survives once it counts as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// The end of this process.
+    Process,
+    /// The loss of power.
+    Disk,
+}
+
+/// The log; it writes what is left and ends its thread when it is dropped.
+pub(crate) struct AuditLog {
+    shared: Arc<Shared>,
+    options: LogOptions,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl AuditLog {
+    /// Starts the writer.
+    pub(crate) fn start(
+        sink: impl Sink,
+        options: LogOptions,
+        metrics: AuditMetrics,
+        clock: Clock,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            filled: Condvar::new(),
+            places: Arc::new(Semaphore::new(options.places as usize)),
+            metrics,
+            clock,
+        });
+        let mut writer =
+            Writer { shared: Arc::clone(&shared), durability: options.durability, sink };
+        let thread = Builder::new().name("audit".to_owned()).spawn(move || writer.run())?;
+        Ok(Self { shared, options, writer: Mutex::new(Some(thread)) })
+    }
+
+    /// Promises places for `events` events of one request, waiting as long as the options say.
+    pub(crate) async fn reserve(&self, events: u32) -> Result<Places, Full> {
+        let places = &self.shared.places;
+        if let Ok(permit) = Arc::clone(places).try_acquire_many_owned(events) {
+            return Ok(Places { permit, shared: Arc::clone(&self.shared) });
+        }
+        let wait = match self.options.overflow {
+            Overflow::Drop => Duration::ZERO,
+            Overflow::Wait(wait) | Overflow::Reject(wait) => wait,
+        };
+        if let Ok(Ok(permit)) = timeout(wait, Arc::clone(places).acquire_many_owned(events)).await {
+            return Ok(Places { permit, shared: Arc::clone(&self.shared) });
+        }
+        match self.options.overflow {
+            Overflow::Drop | Overflow::Wait(_) => {
+                self.shared.count_lost(u64::from(events), "the queue is full");
+                Err(Full::Unrecorded)
+            }
+            Overflow::Reject(_) => {
+                self.shared.metrics.rejected.inc();
+                Err(Full::Rejected)
+            }
+        }
+    }
+
+    /// Waits until an event is written or the time for that is up. A loss is counted elsewhere.
+    pub(crate) async fn wait(&self, written: Written) {
+        // The log says so itself if the write fails; that it takes long is no fault of the request.
+        let _outcome = timeout(self.options.write_wait, written.0).await;
+    }
+
+    /// Opens the file anew after what is queued is written; for programs that rotate logs.
+    pub(crate) fn reopen(&self) {
+        self.shared.lock().reopen = true;
+        self.shared.filled.notify_one();
+    }
+
+    /// Writes what is left and ends the thread; blocks as long as the disk needs for that. Events that come later are lost, and counted.
+    pub(crate) fn shut_down(&self) {
+        self.shared.lock().stop = true;
+        self.shared.filled.notify_one();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if writer.is_some_and(|writer| writer.join().is_err()) {
+            tracing::error!("the audit log's writer panicked");
+        }
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+/// Why a request has no places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The request goes on.
+    Unrecorded,
+    /// The request must be refused.
+    Rejected,
+}
+
+/// Room for some events; what is not used is given back on drop.
+pub(crate) struct Places {
+    permit: OwnedSemaphorePermit,
+    shared: Arc<Shared>,
+}
+
+impl Places {
+    /// Queues `event`, in the last place if it takes one too many. Never waits.
+    pub(crate) fn put(&mut self, event: &Event) -> Written {
+        let mut line = serde_json::to_vec(event).expect("all keys of an event are text");
+        line.push(b'\n');
+        let (written, receiver) = oneshot::channel();
+        let place = self.permit.split(1);
+        self.shared.metrics.events.inc();
+        let mut queue = self.shared.lock();
+        if queue.stopped {
+            drop(queue);
+            self.shared.count_lost(1, "the log is shut down");
+        } else {
+            queue.waiting.push(Entry { line, _written: written, _place: place });
+            drop(queue);
+            self.shared.filled.notify_one();
+        }
+        Written(receiver)
+    }
+}
+
+/// Resolves when an event is written, or lost.
+pub(crate) struct Written(oneshot::Receiver<()>);
+
+struct Entry {
+    line: Vec<u8>,
+    /// Wakes who waits when the entry is gone, written or lost.
+    _written: oneshot::Sender<()>,
+    /// Free again when the entry is gone.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Entry>,
+    reopen: bool,
+    stop: bool,
+    /// Nobody will take what is put in.
+    stopped: bool,
+    losses: Losses,
+}
+
+#[derive(Default)]
+struct Losses {
+    unreported: u64,
+    reported: Option<Timestamp>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    places: Arc<Semaphore>,
+    metrics: AuditMetrics,
+    clock: Clock,
+}
+
+impl Shared {
+    fn count_lost(&self, events: u64, reason: &str) {
+        self.metrics.errors.inc_by(events);
+        let now = (self.clock)();
+        let mut queue = self.lock();
+        let losses = &mut queue.losses;
+        losses.unreported += events;
+        if losses.reported.is_none_or(|last| now.duration_since(last) >= QUIET) {
+            losses.reported = Some(now);
+            let lost = mem::take(&mut losses.unreported);
+            drop(queue);
+            tracing::error!(lost, reason, "audit events are lost");
+        }
+    }
+
+    /// The queue is consistent between any two statements that change it, so a panic elsewhere is
+    /// no reason to stop recording.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Writer<S> {
+    shared: Arc<Shared>,
+    durability: Durability,
+    sink: S,
+}
+
+impl<S: Sink> Writer<S> {
+    fn run(&mut self) {
+        // If the sink panics, nobody may wait for it.
+        let _stopped = Stopped(Arc::clone(&self.shared));
+        let mut lines = Vec::new();
+        loop {
+            let (batch, reopen, stop) = self.take();
+            if !batch.is_empty() {
+                self.write(&batch, &mut lines);
+            }
+            drop(batch);
+            if reopen && let Err(error) = self.sink.reopen() {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot reopen the audit log"
+                );
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// All that waits, once there is something to do.
+    fn take(&self) -> (Vec<Entry>, bool, bool) {
+        let mut queue = self.shared.lock();
+        while queue.waiting.is_empty() && !queue.reopen && !queue.stop {
+            queue = self.shared.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.stopped = queue.stop;
+        (mem::take(&mut queue.waiting), mem::take(&mut queue.reopen), queue.stop)
+    }
+
+    /// Writes a batch by way of the buffer `lines`; who waits is woken when the batch is dropped.
+    fn write(&mut self, batch: &[Entry], lines: &mut Vec<u8>) {
+        lines.clear();
+        lines.shrink_to(BUFFER);
+        batch.iter().for_each(|entry| lines.extend_from_slice(&entry.line));
+        let now = (self.shared.clock)();
+        let outcome = self.sink.append(now, lines).and_then(|()| match self.durability {
+            Durability::Process => Ok(()),
+            Durability::Disk => self.sink.sync(),
+        });
+        if let Err(error) = outcome {
+            self.shared.count_lost(batch.len() as u64, &error.to_string());
+        }
+    }
+}
+
+/// Marks the queue as dead and counts what is in it.
+struct Stopped(Arc<Shared>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.stopped = true;
+        let left = mem::take(&mut queue.waiting);
+        drop(queue);
+        if !left.is_empty() {
+            self.0.count_lost(left.len() as u64, "the writer stopped");
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

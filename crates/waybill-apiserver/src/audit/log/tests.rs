@@ -1,0 +1,176 @@
+use std::sync::mpsc;
+
+use super::*;
+use crate::audit::{
+    event::{EventKind, EventVersion, Level, MicroTime, Stage, UserInfo},
+    mint_id,
+};
+
+/// A sink that tests look into.
+#[derive(Clone, Default)]
+pub(crate) struct Memory {
+    text: Arc<Mutex<String>>,
+    calls: Arc<Mutex<Vec<&'static str>>>,
+    /// Each write takes one; without it writes do not wait.
+    turns: Arc<Mutex<Option<mpsc::Receiver<io::Result<()>>>>>,
+}
+
+impl Memory {
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let text = self.text.lock().unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    fn gated() -> (Self, mpsc::Sender<io::Result<()>>) {
+        let (sender, turns) = mpsc::channel();
+        (Self { turns: Arc::new(Mutex::new(Some(turns))), ..Self::default() }, sender)
+    }
+}
+
+impl Sink for Memory {
+    fn append(&mut self, _now: Timestamp, lines: &[u8]) -> io::Result<()> {
+        if let Some(turns) = &*self.turns.lock().unwrap() {
+            // A test that lets go of its end lets all writes pass.
+            turns.recv().unwrap_or(Ok(()))?;
+        }
+        self.calls.lock().unwrap().push("append");
+        self.text.lock().unwrap().push_str(str::from_utf8(lines).unwrap());
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.calls.lock().unwrap().push("sync");
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        self.calls.lock().unwrap().push("reopen");
+        Ok(())
+    }
+}
+
+fn clock() -> Clock {
+    Arc::new(|| Timestamp::UNIX_EPOCH)
+}
+
+fn start(sink: Memory, options: LogOptions) -> (AuditLog, AuditMetrics) {
+    let metrics = AuditMetrics::default();
+    (AuditLog::start(sink, options, metrics.clone(), clock()).unwrap(), metrics)
+}
+
+fn event(uri: &str) -> Event {
+    let now = MicroTime(Timestamp::UNIX_EPOCH);
+    Event {
+        kind: EventKind::Event,
+        api_version: EventVersion::V1,
+        level: Level::Metadata,
+        audit_id: mint_id().to_string(),
+        stage: Stage::ResponseComplete,
+        request_uri: uri.to_owned(),
+        verb: "get".to_owned(),
+        user: UserInfo::default(),
+        impersonated_user: None,
+        source_ips: Vec::new(),
+        user_agent: String::new(),
+        object_ref: None,
+        response_status: None,
+        request_object: None,
+        response_object: None,
+        request_received_timestamp: now,
+        stage_timestamp: now,
+        annotations: Default::default(),
+    }
+}
+
+fn uris(sink: &Memory) -> Vec<String> {
+    sink.events().into_iter().map(|event| event.request_uri).collect()
+}
+
+#[tokio::test]
+async fn an_event_is_in_the_sink_when_the_wait_is_over() {
+    let sink = Memory::default();
+    let (log, metrics) = start(sink.clone(), LogOptions::default());
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/a"));
+    log.wait(written).await;
+    assert_eq!(uris(&sink), ["/a"]);
+    assert_eq!((metrics.events.get(), metrics.errors.get()), (1, 0));
+}
+
+#[tokio::test]
+async fn what_gathers_during_a_write_goes_out_in_one_batch() {
+    let (sink, turns) = Memory::gated();
+    let options = LogOptions { durability: Durability::Disk, ..LogOptions::default() };
+    let (log, _) = start(sink.clone(), options);
+    let mut last = None;
+    for uri in ["/first", "/b", "/c", "/d"] {
+        last = Some(log.reserve(1).await.ok().unwrap().put(&event(uri)));
+    }
+    drop(turns);
+    log.wait(last.unwrap()).await;
+    assert_eq!(uris(&sink), ["/first", "/b", "/c", "/d"]);
+    let calls = sink.calls.lock().unwrap();
+    assert!(calls.len() <= 4, "{calls:?}");
+    assert!(calls.chunks(2).all(|pair| pair == ["append", "sync"]), "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_full_queue_is_left_at_once_or_after_a_wait_and_the_loss_is_counted() {
+    for (overflow, expected, lost, rejected) in [
+        (Overflow::Drop, Full::Unrecorded, 2, 0),
+        (Overflow::Wait(Duration::from_millis(10)), Full::Unrecorded, 2, 0),
+        (Overflow::Reject(Duration::from_millis(10)), Full::Rejected, 0, 1),
+    ] {
+        let options = LogOptions { places: 2, overflow, ..LogOptions::default() };
+        let (log, metrics) = start(Memory::default(), options);
+        let _held = log.reserve(1).await.ok().unwrap();
+        assert_eq!(log.reserve(2).await.err(), Some(expected), "{overflow:?}");
+        assert_eq!((metrics.errors.get(), metrics.rejected.get()), (lost, rejected));
+    }
+}
+
+#[tokio::test]
+async fn places_come_back_when_events_are_written_or_never_come() {
+    let options = LogOptions { places: 2, ..LogOptions::default() };
+    let (log, metrics) = start(Memory::default(), options);
+    for round in 0..50 {
+        let mut places = log.reserve(2).await.ok().unwrap();
+        if round % 2 == 0 {
+            let _written = places.put(&event("/a"));
+        }
+    }
+    assert_eq!(metrics.errors.get(), 0);
+}
+
+#[tokio::test]
+async fn a_failed_write_is_counted_and_the_next_one_succeeds() {
+    let (sink, turns) = Memory::gated();
+    let (log, metrics) = start(sink.clone(), LogOptions::default());
+    turns.send(Err(io::Error::from(io::ErrorKind::StorageFull))).unwrap();
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/lost"));
+    log.wait(written).await;
+    drop(turns);
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/kept"));
+    log.wait(written).await;
+    assert_eq!(uris(&sink), ["/kept"]);
+    assert_eq!((metrics.events.get(), metrics.errors.get()), (2, 1));
+}
+
+#[tokio::test]
+async fn dropping_the_log_writes_what_is_left() {
+    let sink = Memory::default();
+    let (log, metrics) = start(sink.clone(), LogOptions::default());
+    let mut late = log.reserve(1).await.ok().unwrap();
+    for _ in 0..100 {
+        let _written = log.reserve(1).await.ok().unwrap().put(&event("/a"));
+    }
+    log.reopen();
+    drop(log);
+    assert_eq!(sink.events().len(), 100);
+    assert_eq!(sink.calls.lock().unwrap().last(), Some(&"reopen"));
+    let _written = late.put(&event("/late"));
+    assert_eq!((sink.events().len(), metrics.errors.get()), (100, 1));
+}

@@ -1,0 +1,263 @@
+use std::{
+    panic,
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    audit::{AuditMetrics, LogOptions, Overflow, log::tests::Memory},
+    request::ResourceTarget,
+};
+
+struct Fixture {
+    sink: Memory,
+    recorder: Recorder,
+    metrics: AuditMetrics,
+}
+
+/// A recorder whose clock goes on by a second with every look at it.
+fn fixture(policy: &str, options: LogOptions) -> Fixture {
+    let seconds = AtomicI64::new(1_700_000_000);
+    let clock: Clock =
+        Arc::new(move || Timestamp::from_second(seconds.fetch_add(1, Ordering::Relaxed)).unwrap());
+    let sink = Memory::default();
+    let metrics = AuditMetrics::default();
+    // The log's own clock must not disturb the recorder's.
+    let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+    let log = AuditLog::start(sink.clone(), options, metrics.clone(), still).unwrap();
+    let policy = Policy::parse(&format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{policy}"));
+    let recorder = Recorder::new(policy.unwrap(), Arc::new(log), clock);
+    Fixture { sink, recorder, metrics }
+}
+
+fn level(level: &str) -> Fixture {
+    fixture(&format!("rules: [{{level: {level}}}]"), LogOptions::default())
+}
+
+fn jane() -> User {
+    User {
+        name: "jane".to_owned(),
+        uid: "42".to_owned(),
+        groups: vec!["dev".to_owned(), "system:authenticated".to_owned()],
+        extra: BTreeMap::from([("scope".to_owned(), vec!["all".to_owned()])]),
+    }
+}
+
+fn action(verb: &str, resource: &str, subresource: &str) -> Action {
+    let [verb, version, resource, subresource, namespace, name] =
+        [verb, "v1", resource, subresource, "default", "web"].map(str::to_owned);
+    let group = String::new();
+    let target = ResourceTarget { group, version, resource, subresource, namespace, name };
+    Action { verb, target: Target::Resource(target) }
+}
+
+const URI: &str = "/api/v1/namespaces/default/pods/web/exec?command=sh&env=TOKEN=kanarie";
+
+async fn begin(fixture: &Fixture, action: &Action, lifetime: Lifetime) -> RequestAudit {
+    let facts = RequestFacts {
+        id: AuditId::parse("11111111-2222-4333-8444-555555555555").unwrap(),
+        user: &jane(),
+        impersonated: None,
+        action,
+        uri: URI,
+        source_ips: &["10.0.0.9".parse().unwrap(), "::1".parse().unwrap()],
+        user_agent: "kubectl/v1.37",
+        lifetime,
+    };
+    fixture.recorder.begin(facts).await.unwrap()
+}
+
+async fn exec(fixture: &Fixture) -> RequestAudit {
+    begin(fixture, &action("create", "pods", "exec"), Lifetime::LongRunning).await
+}
+
+/// The text written once the recorder has ended.
+fn finish(fixture: Fixture) -> String {
+    drop(fixture.recorder);
+    fixture.sink.text()
+}
+
+/// The stage and code of every event.
+fn outline(fixture: Fixture) -> Vec<(Stage, Option<u16>)> {
+    let sink = fixture.sink.clone();
+    finish(fixture);
+    let code = |event: &Event| event.response_status.as_ref().map(|status| status.code);
+    sink.events().iter().map(|event| (event.stage, code(event))).collect()
+}
+
+#[tokio::test]
+async fn a_session_is_recorded_at_every_stage() {
+    let fixture = level("Metadata");
+    let mut audit = exec(&fixture).await;
+    assert!(audit.annotate("authorization.k8s.io/decision", "allow"));
+    audit.response_started(101).await;
+    audit.complete(ResponseStatus::code(101)).await;
+    assert_eq!(finish(fixture), include_str!("session.jsonl"));
+}
+
+#[tokio::test]
+async fn a_panic_is_recorded_once_and_without_its_message() {
+    let fixture = level("Metadata");
+    let audit = exec(&fixture).await;
+    let outcome = panic::catch_unwind(panic::AssertUnwindSafe(move || {
+        let _audit = audit;
+        panic::resume_unwind(Box::new("kanarie"));
+    }));
+    assert!(outcome.is_err());
+    assert_eq!(finish(fixture), include_str!("panic.jsonl"));
+
+    let fixture = level("Metadata");
+    exec(&fixture).await.panicked();
+    assert_eq!(finish(fixture), include_str!("panic.jsonl"));
+}
+
+#[tokio::test]
+async fn a_request_that_is_abandoned_is_recorded_once() {
+    let fixture = level("Metadata");
+    drop(exec(&fixture).await);
+    assert_eq!(
+        outline(fixture),
+        [(Stage::RequestReceived, None), (Stage::ResponseComplete, Some(499))]
+    );
+
+    let fixture = level("Metadata");
+    let mut watch = begin(&fixture, &action("watch", "pods", ""), Lifetime::LongRunning).await;
+    watch.response_started(200).await;
+    drop(watch);
+    assert_eq!(
+        outline(fixture),
+        [
+            (Stage::RequestReceived, None),
+            (Stage::ResponseStarted, Some(200)),
+            (Stage::ResponseComplete, Some(200)),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_session_is_on_record_before_it_opens() {
+    let fixture = level("Metadata");
+    let websocket = action("get", "pods", "exec");
+    let mut audit = begin(&fixture, &websocket, Lifetime::LongRunning).await;
+    audit.response_started(101).await;
+    audit.response_started(101).await;
+    let stages: Vec<_> = fixture.sink.events().iter().map(|event| event.stage).collect();
+    assert_eq!(stages, [Stage::RequestReceived, Stage::ResponseStarted]);
+}
+
+#[tokio::test]
+async fn an_acknowledged_change_is_written_before_its_answer() {
+    let fixture = level("Metadata");
+    let audit = begin(&fixture, &action("create", "pods", ""), Lifetime::Short).await;
+    audit.complete(ResponseStatus::code(201)).await;
+    // Nothing waits for the writer here but `complete` itself.
+    let stages: Vec<_> = fixture.sink.events().iter().map(|event| event.stage).collect();
+    assert_eq!(stages, [Stage::RequestReceived, Stage::ResponseComplete]);
+}
+
+#[tokio::test]
+async fn levels_decide_what_is_kept() {
+    for (name, resource, objects, masked) in [
+        ("Metadata", "pods", (false, false), true),
+        ("Request", "pods", (true, false), false),
+        ("RequestResponse", "pods", (true, true), false),
+        ("RequestResponse", "secrets", (false, false), true),
+    ] {
+        let fixture = level(name);
+        let mut audit = begin(&fixture, &action("create", resource, ""), Lifetime::Short).await;
+        audit.request_object(|| json!({"data": "a"}));
+        audit.response_object(|| json!({"data": "b"}));
+        audit.complete(ResponseStatus::code(201)).await;
+        let events = fixture.sink.events();
+        assert_eq!(
+            (events[0].request_object.as_ref(), events[0].response_object.as_ref()),
+            (None, None)
+        );
+        let kept = (events[1].request_object.is_some(), events[1].response_object.is_some());
+        assert_eq!(kept, objects, "{name} {resource}");
+        assert_eq!(!fixture.sink.text().contains("kanarie"), masked, "{name} {resource}");
+    }
+}
+
+#[tokio::test]
+async fn level_none_records_nothing_and_runs_no_closure() {
+    let fixture = level("None");
+    let mut audit = exec(&fixture).await;
+    audit.request_object(|| panic!("not asked for"));
+    audit.response_started(101).await;
+    assert_eq!(audit.id().as_str(), "11111111-2222-4333-8444-555555555555");
+    audit.complete(ResponseStatus::code(101)).await;
+    assert!(finish(fixture).is_empty());
+}
+
+#[tokio::test]
+async fn managed_fields_and_stages_are_left_out_on_demand() {
+    let policy = "omitStages: [RequestReceived]\nomitManagedFields: true\n\
+        rules: [{level: RequestResponse}]";
+    let fixture = fixture(policy, LogOptions::default());
+    let mut audit = begin(&fixture, &action("list", "pods", ""), Lifetime::Short).await;
+    let pod = json!({"metadata": {"name": "a", "managedFields": [1]}});
+    audit.request_object(|| pod.clone());
+    audit.response_object(|| json!({"items": [pod]}));
+    audit.complete(ResponseStatus::code(200)).await;
+    let sink = fixture.sink.clone();
+    assert_eq!(finish(fixture).lines().count(), 1);
+    let event = sink.events().remove(0);
+    let trimmed = json!({"metadata": {"name": "a"}});
+    assert_eq!(event.request_object, Some(trimmed.clone()));
+    assert_eq!(event.response_object, Some(json!({"items": [trimmed]})));
+}
+
+#[tokio::test]
+async fn what_is_learnt_late_is_recorded() {
+    let fixture = level("Metadata");
+    let mut create = action("create", "pods", "");
+    if let Target::Resource(target) = &mut create.target {
+        target.name.clear();
+    }
+    let mut audit = begin(&fixture, &create, Lifetime::Short).await;
+    audit.identify("web-x7", "u1", "17");
+    assert!(audit.annotate("a", "1") && audit.annotate("a", "1") && !audit.annotate("a", "2"));
+    audit.complete(ResponseStatus::code(201)).await;
+    let event = fixture.sink.events().remove(1);
+    let reference = event.object_ref.unwrap();
+    assert_eq!(
+        (reference.name, reference.uid, reference.resource_version),
+        ("web-x7".into(), "u1".into(), "17".into())
+    );
+    assert_eq!(event.annotations["a"], "1");
+}
+
+#[tokio::test]
+async fn a_log_without_room_refuses_requests_if_told_so() {
+    let overflow = Overflow::Reject(std::time::Duration::ZERO);
+    let options = LogOptions { places: 3, overflow, ..LogOptions::default() };
+    let fixture = fixture("rules: [{level: Metadata}]", options);
+    let held = exec(&fixture).await;
+    let (user, action) = (jane(), action("get", "pods", ""));
+    let facts = RequestFacts {
+        id: crate::audit::mint_id(),
+        user: &user,
+        impersonated: Some(&user),
+        action: &action,
+        uri: "/",
+        source_ips: &[],
+        user_agent: "",
+        lifetime: Lifetime::Short,
+    };
+    assert_eq!(fixture.recorder.begin(facts).await.err(), Some(AuditUnavailable));
+    assert_eq!(fixture.metrics.rejected.get(), 1);
+    drop(held);
+}
+
+#[test]
+fn long_user_agents_are_cut() {
+    assert_eq!(shorten(&"é".repeat(512)).len(), 1024);
+    assert_eq!(
+        shorten(&format!("x{}", "é".repeat(600))),
+        format!("x{}...TRUNCATED", "é".repeat(511))
+    );
+}

@@ -1,0 +1,155 @@
+//! What a pod asks of its node, and what is left there.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::schedule::quantity::Quantity;
+
+/// Amounts by the name of the resource: CPU in thousandths, all else in whole units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amounts(pub(super) BTreeMap<String, i64>);
+
+impl Amounts {
+    pub(super) fn new(quantities: &BTreeMap<String, Quantity>) -> Self {
+        let amount = |(name, quantity): (&String, &Quantity)| {
+            let amount = match name.as_str() {
+                "cpu" => quantity.milli_value(),
+                _ => quantity.value(),
+            };
+            (name.clone(), amount)
+        };
+        Self(quantities.iter().map(amount).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> i64 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (name, amount) in &other.0 {
+            let sum = self.0.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+
+    fn raise_to(&mut self, other: &Self) {
+        for (name, amount) in &other.0 {
+            let most = self.0.entry(name.clone()).or_default();
+            *most = (*most).max(*amount);
+        }
+    }
+}
+
+/// `resources` of a container or of a whole pod.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Requirements {
+    requests: BTreeMap<String, Quantity>,
+    limits: BTreeMap<String, Quantity>,
+}
+
+impl Requirements {
+    /// What is requested; a limit without a request is also the request, as the API defaults it.
+    fn amounts(&self) -> Amounts {
+        let mut amounts = Amounts::new(&self.limits);
+        amounts.0.extend(Amounts::new(&self.requests).0);
+        amounts
+    }
+}
+
+/// As much of a container as its requests need.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Consumer {
+    pub(super) resources: Requirements,
+    pub(super) restart_policy: String,
+}
+
+impl Consumer {
+    /// An init container that goes on beside the others.
+    pub(super) fn is_sidecar(&self) -> bool {
+        self.restart_policy == "Always"
+    }
+}
+
+/// The most that a pod uses at any time, which is what its node must have.
+///
+/// Init containers run one after another, each beside the sidecars that started before it; then all
+/// containers run with all sidecars. `whole`, the requests of the pod itself, stand above those of
+/// its containers, and `overhead` comes on top.
+pub(super) fn pod_requests<'a>(
+    init: impl Iterator<Item = &'a Consumer>,
+    containers: impl Iterator<Item = &'a Consumer>,
+    whole: &Requirements,
+    overhead: &BTreeMap<String, Quantity>,
+) -> Amounts {
+    let mut sidecars = Amounts::default();
+    let mut most = Amounts::default();
+    for container in init {
+        let mut running = container.resources.amounts();
+        running.add(&sidecars);
+        if container.is_sidecar() {
+            sidecars = running.clone();
+        }
+        most.raise_to(&running);
+    }
+    let mut running = sidecars;
+    containers.for_each(|container| running.add(&container.resources.amounts()));
+    most.raise_to(&running);
+    most.0.extend(whole.amounts().0);
+    most.add(&Amounts::new(overhead));
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What init containers and containers with these CPU requests need; `s` marks a sidecar.
+    #[track_caller]
+    fn check(init: &[&str], containers: &[&str], expected: i64) {
+        let consumer = |text: &&str| -> Consumer {
+            let (cpu, policy) = match text.strip_prefix('s') {
+                Some(cpu) => (cpu, "Always"),
+                None => (*text, ""),
+            };
+            let json = json!({"resources": {"requests": {"cpu": cpu}}, "restartPolicy": policy});
+            serde_json::from_value(json).unwrap()
+        };
+        let init: Vec<_> = init.iter().map(consumer).collect();
+        let containers: Vec<_> = containers.iter().map(consumer).collect();
+        let whole = Requirements::default();
+        let found = pod_requests(init.iter(), containers.iter(), &whole, &BTreeMap::new());
+        assert_eq!(found.get("cpu"), expected);
+    }
+
+    #[test]
+    fn containers_add_up_and_init_containers_do_not() {
+        check(&[], &["100m", "200m"], 300);
+        check(&["1", "2"], &["100m"], 2000);
+        check(&["1"], &["1", "1"], 2000);
+    }
+
+    #[test]
+    fn sidecars_count_from_their_start_on() {
+        check(&["s1"], &["1"], 2000);
+        check(&["s1", "2"], &["1"], 3000);
+        check(&["2", "s1"], &["500m"], 2000);
+        check(&["s1", "s1", "1"], &["500m"], 3000);
+    }
+
+    #[test]
+    fn limits_pod_requests_and_overhead_are_heard() {
+        let parse = |json: Value| serde_json::from_value::<Requirements>(json).unwrap();
+        let resources =
+            parse(json!({"limits": {"cpu": 1, "memory": "1Ki"}, "requests": {"cpu": "1m"}}));
+        let container = Consumer { resources, ..Consumer::default() };
+        let whole = parse(json!({"requests": {"memory": 2000}}));
+        let overhead = BTreeMap::from([("cpu".to_owned(), Quantity::parse("1").unwrap())]);
+        let found = pod_requests([].into_iter(), [&container].into_iter(), &whole, &overhead);
+        assert_eq!((found.get("cpu"), found.get("memory")), (1001, 2000));
+    }
+}
