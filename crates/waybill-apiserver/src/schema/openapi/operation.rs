@@ -129,10 +129,12 @@ impl Operation {
         let mut operation = self.common();
         let parameters: Vec<_> = self.action.parameters().iter().map(parameter).collect();
         operation.insert("parameters".to_owned(), parameters.into());
-        let mut ok = json!({"description": "OK"});
-        if let Some(answer) = &self.answer {
-            ok["content"] = json!({"application/json": schema(answer)});
-        }
+        let ok = match &self.answer {
+            Some(answer) => {
+                json!({"description": "OK", "content": {"application/json": schema(answer)}})
+            }
+            None => json!({"description": "OK"}),
+        };
         operation.insert("responses".to_owned(), json!({"200": ok}));
         if let Some(body) = &self.body {
             let content: Map<_, _> = self
@@ -162,10 +164,10 @@ impl Operation {
         }
         operation.insert("parameters".to_owned(), parameters.into());
         operation.insert("produces".to_owned(), json!(["application/json"]));
-        let mut ok = json!({"description": "OK"});
-        if let Some(answer) = &self.answer {
-            ok["schema"] = schema(answer);
-        }
+        let ok = match &self.answer {
+            Some(answer) => json!({"description": "OK", "schema": schema(answer)}),
+            None => json!({"description": "OK"}),
+        };
         operation.insert("responses".to_owned(), json!({"200": ok}));
         Value::Object(operation)
     }
