@@ -1,0 +1,198 @@
+//! How lists and maps merge: the extensions that clients read when they compute a patch.
+//!
+//! The facts are those of the Kubernetes API. What is not listed here is replaced as a whole.
+
+use serde_json::{Value, json};
+
+use super::definitions::Definitions;
+
+/// Adds the extensions to every listed field that `definitions` has.
+pub(super) fn annotate(definitions: &mut Definitions) {
+    for (definition, fields) in FIELDS {
+        let Some(properties) =
+            definitions.get_mut(*definition).and_then(|found| found.get_mut("properties"))
+        else {
+            continue;
+        };
+        for (name, merge) in *fields {
+            if let Some(Value::Object(field)) = properties.get_mut(*name) {
+                for (key, value) in merge.extensions() {
+                    field.insert(key.to_owned(), value);
+                }
+            }
+        }
+    }
+    for name in ATOMIC_OBJECTS {
+        if let Some(Value::Object(definition)) = definitions.get_mut(*name) {
+            definition.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
+        }
+    }
+}
+
+/// How the elements of a list are told apart, by server-side apply and by strategic merge patch.
+#[derive(Clone, Copy)]
+enum Merge {
+    /// Replaced as a whole by both.
+    Atomic,
+    /// Values, each at most once.
+    Set,
+    /// As `Set`, but a patch replaces the whole list.
+    SetReplaced,
+    /// Objects under the first key in a patch, under all of them in server-side apply.
+    By(&'static [&'static str]),
+    /// As `By`, but a patch replaces the whole list.
+    ByReplaced(&'static [&'static str]),
+    /// Objects under this key in a patch, replaced as a whole by server-side apply.
+    PatchBy(&'static str),
+    /// Objects under the first key, of each of which a patch keeps only the keys that it names.
+    ByRetainKeys(&'static [&'static str]),
+}
+
+impl Merge {
+    fn extensions(self) -> Vec<(&'static str, Value)> {
+        let list_type = |name: &str| ("x-kubernetes-list-type", name.into());
+        let map_keys = |keys: &[&str]| ("x-kubernetes-list-map-keys", json!(keys));
+        let strategy = |name: &str| ("x-kubernetes-patch-strategy", name.into());
+        let merge_key = |key: Option<&&str>| ("x-kubernetes-patch-merge-key", json!(key));
+        match self {
+            Self::Atomic => vec![list_type("atomic")],
+            Self::Set => vec![list_type("set"), strategy("merge")],
+            Self::SetReplaced => vec![list_type("set")],
+            Self::By(keys) => {
+                vec![list_type("map"), map_keys(keys), strategy("merge"), merge_key(keys.first())]
+            }
+            Self::ByReplaced(keys) => vec![list_type("map"), map_keys(keys)],
+            Self::PatchBy(key) => {
+                vec![list_type("atomic"), strategy("merge"), merge_key(Some(&key))]
+            }
+            Self::ByRetainKeys(keys) => vec![
+                list_type("map"),
+                map_keys(keys),
+                strategy("merge,retainKeys"),
+                merge_key(keys.first()),
+            ],
+        }
+    }
+}
+
+/// Objects that server-side apply replaces as a whole.
+const ATOMIC_OBJECTS: &[&str] = &[
+    "io.k8s.api.core.v1.ConfigMapKeySelector",
+    "io.k8s.api.core.v1.FileKeySelector",
+    "io.k8s.api.core.v1.LocalObjectReference",
+    "io.k8s.api.core.v1.NodeSelector",
+    "io.k8s.api.core.v1.NodeSelectorTerm",
+    "io.k8s.api.core.v1.ObjectFieldSelector",
+    "io.k8s.api.core.v1.ObjectReference",
+    "io.k8s.api.core.v1.ResourceFieldSelector",
+    "io.k8s.api.core.v1.SecretKeySelector",
+    "io.k8s.api.core.v1.SecretReference",
+    "io.k8s.api.core.v1.TypedLocalObjectReference",
+    "io.k8s.api.rbac.v1.RoleRef",
+    "io.k8s.api.rbac.v1.Subject",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference",
+];
+
+const BY_NAME: Merge = Merge::By(&["name"]);
+const BY_TYPE: Merge = Merge::By(&["type"]);
+
+const CONTAINER: &[(&str, Merge)] = &[
+    ("args", Merge::Atomic),
+    ("command", Merge::Atomic),
+    ("env", BY_NAME),
+    ("envFrom", Merge::Atomic),
+    ("ports", Merge::By(&["containerPort", "protocol"])),
+    ("resizePolicy", Merge::Atomic),
+    ("restartPolicyRules", Merge::Atomic),
+    ("volumeDevices", Merge::By(&["devicePath"])),
+    ("volumeMounts", Merge::By(&["mountPath"])),
+];
+
+/// The fields, by definition.
+const FIELDS: &[(&str, &[(&str, Merge)])] = &[
+    ("io.k8s.api.core.v1.Container", CONTAINER),
+    ("io.k8s.api.core.v1.EphemeralContainer", CONTAINER),
+    (
+        "io.k8s.api.core.v1.PodSpec",
+        &[
+            ("containers", BY_NAME),
+            ("ephemeralContainers", BY_NAME),
+            ("hostAliases", Merge::By(&["ip"])),
+            ("imagePullSecrets", BY_NAME),
+            ("initContainers", BY_NAME),
+            ("readinessGates", Merge::Atomic),
+            ("resourceClaims", Merge::ByRetainKeys(&["name"])),
+            ("schedulingGates", BY_NAME),
+            ("tolerations", Merge::Atomic),
+            ("topologySpreadConstraints", Merge::By(&["topologyKey", "whenUnsatisfiable"])),
+            ("volumes", Merge::ByRetainKeys(&["name"])),
+        ],
+    ),
+    (
+        "io.k8s.api.core.v1.PodStatus",
+        &[
+            ("conditions", BY_TYPE),
+            ("containerStatuses", Merge::Atomic),
+            ("ephemeralContainerStatuses", Merge::Atomic),
+            ("hostIPs", Merge::PatchBy("ip")),
+            ("initContainerStatuses", Merge::Atomic),
+            ("podIPs", Merge::By(&["ip"])),
+            ("resourceClaimStatuses", Merge::ByRetainKeys(&["name"])),
+        ],
+    ),
+    ("io.k8s.api.core.v1.ContainerStatus", &[("volumeMounts", Merge::By(&["mountPath"]))]),
+    ("io.k8s.api.core.v1.ResourceRequirements", &[("claims", Merge::ByReplaced(&["name"]))]),
+    ("io.k8s.api.core.v1.ProjectedVolumeSource", &[("sources", Merge::Atomic)]),
+    ("io.k8s.api.core.v1.ConfigMapVolumeSource", &[("items", Merge::Atomic)]),
+    ("io.k8s.api.core.v1.ConfigMapProjection", &[("items", Merge::Atomic)]),
+    ("io.k8s.api.core.v1.SecretVolumeSource", &[("items", Merge::Atomic)]),
+    ("io.k8s.api.core.v1.SecretProjection", &[("items", Merge::Atomic)]),
+    ("io.k8s.api.core.v1.DownwardAPIVolumeSource", &[("items", Merge::Atomic)]),
+    ("io.k8s.api.core.v1.DownwardAPIProjection", &[("items", Merge::Atomic)]),
+    ("io.k8s.api.core.v1.TopologySpreadConstraint", &[("matchLabelKeys", Merge::Atomic)]),
+    ("io.k8s.api.core.v1.NodeSpec", &[("podCIDRs", Merge::Set), ("taints", Merge::Atomic)]),
+    (
+        "io.k8s.api.core.v1.NodeStatus",
+        &[
+            ("addresses", BY_TYPE),
+            ("conditions", BY_TYPE),
+            ("images", Merge::Atomic),
+            ("volumesAttached", Merge::Atomic),
+            ("volumesInUse", Merge::Atomic),
+        ],
+    ),
+    ("io.k8s.api.core.v1.NamespaceSpec", &[("finalizers", Merge::Atomic)]),
+    ("io.k8s.api.core.v1.NamespaceStatus", &[("conditions", BY_TYPE)]),
+    (
+        "io.k8s.api.core.v1.ServiceAccount",
+        &[("imagePullSecrets", Merge::Atomic), ("secrets", BY_NAME)],
+    ),
+    (
+        "io.k8s.api.rbac.v1.PolicyRule",
+        &[
+            ("apiGroups", Merge::Atomic),
+            ("nonResourceURLs", Merge::Atomic),
+            ("resourceNames", Merge::Atomic),
+            ("resources", Merge::Atomic),
+            ("verbs", Merge::Atomic),
+        ],
+    ),
+    ("io.k8s.api.rbac.v1.AggregationRule", &[("clusterRoleSelectors", Merge::Atomic)]),
+    ("io.k8s.api.rbac.v1.ClusterRole", &[("rules", Merge::Atomic)]),
+    ("io.k8s.api.rbac.v1.ClusterRoleBinding", &[("subjects", Merge::Atomic)]),
+    ("io.k8s.api.rbac.v1.Role", &[("rules", Merge::Atomic)]),
+    ("io.k8s.api.rbac.v1.RoleBinding", &[("subjects", Merge::Atomic)]),
+    (
+        "io.k8s.api.storage.v1.CSIDriverSpec",
+        &[("tokenRequests", Merge::Atomic), ("volumeLifecycleModes", Merge::SetReplaced)],
+    ),
+    (
+        "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+        &[
+            ("finalizers", Merge::Set),
+            ("managedFields", Merge::Atomic),
+            ("ownerReferences", Merge::By(&["uid"])),
+        ],
+    ),
+];
