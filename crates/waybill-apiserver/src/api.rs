@@ -7,17 +7,17 @@ mod write;
 
 use std::{net::IpAddr, sync::Arc};
 
-use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
+use rustls_pki_types::CertificateDer;
 use waybill_api::{gates::FeatureGates, status::Status};
+use waybill_core::chain::Chain;
 
 use crate::{
-    audit::{Lifetime, Peer as AuditPeer, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
-    authn::{Authenticated, Authenticator, Credentials},
+    audit::{self, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
+    authn::{Authenticated, Authenticator, Peer},
     authz::{Authorizer, FieldTerm, forbidden},
-    http::{Answer, Body, Peer, compress},
+    http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
     metrics::Metrics,
     proxy::NodeProxy,
     query::Query,
@@ -63,8 +63,16 @@ impl From<Answer> for Handled {
     }
 }
 
-impl Api {
-    pub(crate) async fn handle(self: Arc<Self>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+impl Service for Api {
+    fn identify(&self, chain: &[CertificateDer<'_>]) -> Peer {
+        self.authenticator.peer(chain, (self.clock)())
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        connection: Connection,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
         let started = std::time::Instant::now();
         let (path, raw_query) =
             (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
@@ -74,14 +82,15 @@ impl Api {
         let route = Route::parse(&path);
         let mut action = route.action(&method, &path, query.flag("watch"));
         let lifetime = lifetime(&action, &query);
-        let authenticated = self.authenticate(&peer, &headers, &path);
-        let audit_peer = match &authenticated {
-            Ok(found) if found.is_trusted_proxy() => AuditPeer::TrustedProxy,
-            _ => AuditPeer::Client,
+        let authenticated = self.authenticate(&connection, &headers, &path);
+        let audit_peer = if connection.peer.is_trusted_proxy((self.clock)()) {
+            audit::Peer::TrustedFrontProxy
+        } else {
+            audit::Peer::Direct
         };
         let nobody = User::default();
         let user = authenticated.as_ref().map_or(&nobody, |found| &found.user);
-        let source: [IpAddr; 1] = [peer.address.ip()];
+        let source: [IpAddr; 1] = [connection.address.ip()];
         let facts = RequestFacts {
             id: choose_id(&headers, audit_peer),
             user,
@@ -124,13 +133,21 @@ impl Api {
             Err(status) => Answer::status(&status),
         };
         self.metrics.observe(&action, answer.code.as_u16(), started.elapsed());
-        self.finish(answer, audit, &headers, &audit_id, lifetime).await
+        finish(answer, audit, &headers, &audit_id, lifetime).await
     }
+}
 
-    fn authenticate(&self, peer: &Peer, headers: &HeaderMap, path: &str) -> Result<Authenticated, Status> {
-        let credentials = Credentials { certificates: &peer.certificates, headers, path };
-        self.authenticator.authenticate(&credentials, (self.clock)()).map_err(|error| {
-            tracing::debug!(address = %peer.address, %error, "a client could not be authenticated");
+impl Api {
+    fn authenticate(
+        &self,
+        connection: &Connection,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Result<Authenticated, Status> {
+        let now = (self.clock)();
+        self.authenticator.authenticate(&connection.peer, headers, path, now).map_err(|error| {
+            let (address, error) = (connection.address, Chain(&error));
+            tracing::info!(%address, %error, "a client could not be authenticated");
             Status::unauthorized()
         })
     }
@@ -220,31 +237,30 @@ impl Api {
             _ => self.write(route, verb, context, request).await,
         }
     }
+}
 
-    async fn finish(
-        &self,
-        answer: Answer,
-        mut audit: RequestAudit,
-        request: &HeaderMap,
-        audit_id: &str,
-        lifetime: Lifetime,
-    ) -> Response<Body> {
-        let code = answer.code.as_u16();
-        let is_stream = matches!(answer.body, crate::http::AnswerBody::Stream(_));
-        if is_stream && lifetime == Lifetime::LongRunning {
-            audit.response_started(code);
-            return answer.into_response_with(audit_id, audit);
-        }
-        audit.complete(ResponseStatus::code(code)).await;
-        let (answer, compressed) = compress(answer, request);
-        let mut response = answer.into_response(audit_id);
-        if compressed {
-            let headers = response.headers_mut();
-            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-        }
-        response
+async fn finish(
+    answer: Answer,
+    mut audit: RequestAudit,
+    request: &HeaderMap,
+    audit_id: &str,
+    lifetime: Lifetime,
+) -> Response<Body> {
+    let code = answer.code.as_u16();
+    if matches!(answer.body, AnswerBody::Stream(_)) && lifetime == Lifetime::LongRunning {
+        audit.response_started(code);
+        // The end of the stream is the end of the record.
+        return answer.into_response(audit_id).map(|body| keeping(body, audit));
     }
+    audit.complete(ResponseStatus::code(code)).await;
+    let (answer, compressed) = compress(answer, request);
+    let mut response = answer.into_response(audit_id);
+    if compressed {
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    response
 }
 
 fn view(context: &Context<'_>) -> Result<View, Status> {

@@ -5,7 +5,7 @@ mod body;
 mod connection;
 
 pub(crate) use self::{
-    answer::{Answer, compress},
-    body::{Body, read_body, stream_body, whole_body},
-    connection::{Listener, Peer, REQUEST_BYTES},
+    answer::{Answer, AnswerBody, compress, keeping},
+    body::{Body, read_body},
+    connection::{Connection, Listener, REQUEST_BYTES, Service},
 };

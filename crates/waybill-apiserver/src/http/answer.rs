@@ -5,6 +5,7 @@ use std::io::Write;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures_util::Stream;
+use http_body_util::BodyExt;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 use waybill_api::status::Status;
@@ -81,6 +82,15 @@ impl Answer {
         }
         response
     }
+}
+
+/// A body that keeps something alive until it was sent or given up.
+pub(crate) fn keeping(body: Body, kept: impl Send + 'static) -> Body {
+    body.map_frame(move |frame| {
+        let _ = &kept;
+        frame
+    })
+    .boxed_unsync()
 }
 
 /// `299 - "text"`, without what a header cannot carry.

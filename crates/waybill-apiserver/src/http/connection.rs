@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::body::Body;
+use crate::authn::Peer;
 
 /// Longest request line and headers: the limits of exec variables survive percent-encoding (EXEC-40).
 pub(crate) const REQUEST_BYTES: usize = 512 * 1024;
@@ -29,12 +30,25 @@ const HEADERS: Duration = Duration::from_secs(30);
 /// How long requests may go on after the server was told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer {
+pub(crate) struct Connection {
     pub(crate) address: SocketAddr,
-    /// The chain that the client presented and that was verified; the client's own comes first.
-    pub(crate) certificates: Arc<[CertificateDer<'static>]>,
+    /// What the client's certificates say, judged once for all requests.
+    pub(crate) peer: Arc<Peer>,
+}
+
+/// What connections are served with.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// Judges the certificates of a new connection.
+    fn identify(&self, chain: &[CertificateDer<'_>]) -> Peer;
+
+    /// Answers one request.
+    fn answer(
+        self: Arc<Self>,
+        connection: Connection,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + Send;
 }
 
 /// A listening socket with its TLS configuration.
@@ -45,11 +59,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Serves until `stop`, then lets requests end for a while.
-    pub(crate) async fn serve<H, F>(self, handler: H, stop: CancellationToken)
-    where
-        H: Fn(Peer, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-        F: Future<Output = Response<Body>> + Send + 'static,
-    {
+    pub(crate) async fn serve<S: Service>(self, service: Arc<S>, stop: CancellationToken) {
         let acceptor = TlsAcceptor::from(self.tls);
         let connections = TaskTracker::new();
         let abort = CancellationToken::new();
@@ -68,7 +78,7 @@ impl Listener {
                 }
             };
             let connection =
-                serve_connection(stream, address, acceptor.clone(), handler.clone(), stop.clone());
+                serve_connection(stream, address, acceptor.clone(), Arc::clone(&service), stop.clone());
             let abort = abort.clone();
             connections.spawn(async move {
                 tokio::select! {
@@ -85,16 +95,13 @@ impl Listener {
     }
 }
 
-async fn serve_connection<H, F>(
+async fn serve_connection<S: Service>(
     stream: TcpStream,
     address: SocketAddr,
     acceptor: TlsAcceptor,
-    handler: H,
+    service: Arc<S>,
     stop: CancellationToken,
-) where
-    H: Fn(Peer, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<Body>> + Send + 'static,
-{
+) {
     let _ = stream.set_nodelay(true);
     let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
@@ -104,10 +111,10 @@ async fn serve_connection<H, F>(
         }
         Err(_) => return,
     };
-    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec().into();
-    let peer = Peer { address, certificates };
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let connection = Connection { address, peer: Arc::new(service.identify(chain)) };
     let service = service_fn(move |request| {
-        let answer = handler(peer.clone(), request);
+        let answer = Arc::clone(&service).answer(connection.clone(), request);
         async move { Ok::<_, std::convert::Infallible>(answer.await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -1,0 +1,331 @@
+//! Puts the parts together, in the order in which they need one another, and takes them apart.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use waybill_api::{gates::FeatureGates, pod::EnvOptions};
+use waybill_core::secret::SecretBytes;
+
+use crate::{
+    admission::Admission,
+    api::Api,
+    audit::{AuditLog, AuditMetrics, LogOptions, Policy, Recorder, RotatingFile, Rotation},
+    authn::{
+        Anonymous, Authenticator, BearerTokens,
+        certificate::ClientAuthorities,
+        front_proxy::ProxyNames,
+        jwt::SigningKey,
+        local::{
+            LocalTokens,
+            socket::LocalSocket,
+            unix_user::{AdminRule, UnixUsers},
+        },
+        service_account::ServiceAccountTokens,
+        token_file::TokenFile,
+    },
+    authz::Authorizer,
+    controllers,
+    http::Listener,
+    kinds,
+    metrics::Metrics,
+    objects::Objects,
+    pki::{Pki, PkiConfig, tls::server_config},
+    proxy::{NodeProxy, connect::node_tls},
+    read::{Pages, Reader},
+    registry::Resource,
+    rest::{Clock, Rest},
+    store::{Embedded, Etcd, EtcdConfig, Settings, Store},
+    token_objects::TokenObjects,
+};
+
+/// Who issues service account tokens, and for whom.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// How long a token from the local socket is good.
+const LOCAL_TOKENS: Duration = Duration::from_secs(600);
+
+/// How a server is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where keys, the embedded store and the audit log live.
+    pub state_dir: PathBuf,
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where objects are kept.
+    pub store: StoreConfig,
+    /// Which features are on.
+    pub gates: FeatureGates,
+    /// A CSV file of static tokens.
+    pub token_file: Option<PathBuf>,
+    /// An `audit.k8s.io/v1` policy; without one a built-in policy applies.
+    pub audit_policy: Option<PathBuf>,
+}
+
+/// Where objects are kept.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum StoreConfig {
+    /// In the state directory.
+    Embedded,
+    /// In etcd v3, at these URLs.
+    Etcd(Vec<String>),
+}
+
+/// A server that runs.
+pub struct Server {
+    address: SocketAddr,
+    ca_certificate: String,
+    socket_path: PathBuf,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    socket: Option<LocalSocket>,
+    api: Arc<Api>,
+}
+
+/// Why a server does not start: what was being done, and the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{step}")]
+pub struct ServerError {
+    step: String,
+    #[source]
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl Server {
+    /// Starts a server; it serves when this returns.
+    pub async fn start(config: Config) -> Result<Self, ServerError> {
+        let clock: Clock = Arc::new(now);
+        let state = &config.state_dir;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .map_err(during(format!("listening on {}", config.listen)))?;
+        let address = listener.local_addr().map_err(during("reading the listening address"))?;
+        let pki = Pki::open(
+            PkiConfig {
+                dir: state.join("pki"),
+                names: vec![address.ip().to_string()],
+                ..PkiConfig::default()
+            },
+            clock(),
+        )
+        .map_err(during("opening the keys of the cluster"))?;
+        let authorizer = Arc::new(Authorizer::default());
+        let objects = Arc::new(load_objects(&config, &authorizer).await?);
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let feed = (Arc::clone(&objects), stop.clone());
+        tasks.spawn(async move { feed.0.feed(feed.1).await });
+
+        let local = Arc::new(LocalTokens::new(LOCAL_TOKENS).map_err(during("making a key"))?);
+        let metrics = Metrics::new(config.gates);
+        let audit_metrics = AuditMetrics::default();
+        metrics.register(|registry| audit_metrics.register(registry));
+        let api = Arc::new(Api {
+            reader: Reader { objects: Arc::clone(&objects), pages: Pages::default() },
+            rest: Rest {
+                objects: Arc::clone(&objects),
+                admission: Admission {
+                    objects: Arc::clone(&objects),
+                    authorizer: Arc::clone(&authorizer),
+                },
+                context: kinds::Context { gates: config.gates, env: EnvOptions::default() },
+                clock: Arc::clone(&clock),
+            },
+            authenticator: authenticator(&config, &pki, &local, &objects)?,
+            authorizer,
+            recorder: recorder(&config, audit_metrics, &clock)?,
+            metrics,
+            proxy: node_proxy(&pki)?,
+            gates: config.gates,
+            clock: Arc::clone(&clock),
+        });
+        controllers::ensure_basics(&api)
+            .await
+            .map_err(|status| during("creating the first objects")(status.message().to_owned()))?;
+        let ca_certificate = pki.cluster_authority_pem().to_owned();
+        controllers::start(&api, &ca_certificate, &tasks, &stop);
+
+        let hints = [pki.cluster_authority().clone()];
+        let tls = server_config(pki.serving(), &hints).map_err(during("setting up TLS"))?;
+        let listener = Listener { socket: listener, tls: Arc::new(tls) };
+        tasks.spawn(listener.serve(Arc::clone(&api), stop.clone()));
+        tasks.spawn(renew(pki, Arc::clone(&clock), stop.clone()));
+        tasks.close();
+
+        let socket_path = state.join("run").join("login.sock");
+        let admins =
+            AdminRule { server_uid: own_uid(state), group: crate::authz::MASTERS_GROUP.to_owned() };
+        let socket =
+            LocalSocket::bind(&socket_path, local, UnixUsers::new(admins), Arc::clone(&clock))
+                .map_err(during("opening the local socket"))?;
+        Ok(Self { address, ca_certificate, socket_path, stop, tasks, socket: Some(socket), api })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The certificate of the authority that signed the server's, in PEM.
+    pub fn ca_certificate(&self) -> &str {
+        &self.ca_certificate
+    }
+
+    /// Where `waybill login` gets its tokens.
+    pub fn login_socket(&self) -> &std::path::Path {
+        &self.socket_path
+    }
+
+    /// Stops: no new connections, watches end, requests get a while to end.
+    pub async fn stop(mut self) {
+        if let Some(socket) = self.socket.take() {
+            socket.close().await;
+        }
+        self.stop.cancel();
+        for (_, cache) in self.api.reader.objects.caches() {
+            cache.end_watches();
+        }
+        self.tasks.wait().await;
+    }
+}
+
+/// Ends everything at once, unless [`Server::stop`] did so before.
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn load_objects(config: &Config, authorizer: &Arc<Authorizer>) -> Result<Objects, ServerError> {
+    let store: Arc<dyn Store> = match &config.store {
+        StoreConfig::Embedded => {
+            let path = config.state_dir.join("store");
+            let open = tokio::task::spawn_blocking(move || Embedded::open(&path, Settings::default()));
+            let opened = open.await.map_err(during("opening the store"))?;
+            Arc::new(opened.map_err(during("opening the store"))?)
+        }
+        StoreConfig::Etcd(urls) => {
+            let config = EtcdConfig { endpoints: urls.clone(), ..EtcdConfig::default() };
+            Arc::new(Etcd::open(config).await.map_err(during("connecting to etcd"))?)
+        }
+    };
+    let authorizer = Arc::clone(authorizer);
+    let observer = move |resource: &'static Resource, old: Option<&_>, new: Option<&_>| {
+        if resource.plural == "pods" {
+            authorizer.nodes().pod_changed(old, new);
+            return;
+        }
+        let followed = match (old, new) {
+            (_, Some(new)) => authorizer.rbac().put(new),
+            (Some(old), None) => authorizer.rbac().delete(old),
+            (None, None) => Ok(()),
+        };
+        if let Err(error) = followed {
+            tracing::warn!(%error, "a role or binding grants nothing");
+        }
+    };
+    Objects::load(store, Box::new(observer)).await.map_err(during("reading the store"))
+}
+
+fn authenticator(
+    config: &Config,
+    pki: &Pki,
+    local: &Arc<LocalTokens>,
+    objects: &Arc<Objects>,
+) -> Result<Authenticator, ServerError> {
+    let key = SigningKey::from_pem(pki.service_account_key())
+        .map_err(during("reading the key of service accounts"))?;
+    let file = match &config.token_file {
+        Some(path) => TokenFile::open(path).map_err(during("reading the token file"))?,
+        None => TokenFile::parse(&SecretBytes::from(Vec::new()))
+            .map_err(during("reading the token file"))?,
+    };
+    let authorities = |roots: &[_]| {
+        ClientAuthorities::new(roots).map_err(during("reading the authorities of clients"))
+    };
+    Ok(Authenticator {
+        clients: authorities(&[pki.cluster_authority().clone()])?,
+        front_proxies: authorities(pki.front_proxy_authorities())?,
+        proxy_names: ProxyNames::new(vec!["front-proxy-client".to_owned()]),
+        tokens: BearerTokens {
+            file,
+            local: Some(Arc::clone(local)),
+            service_accounts: ServiceAccountTokens::new(
+                ISSUER.to_owned(),
+                vec![ISSUER.to_owned()],
+                key,
+                Vec::new(),
+            ),
+            objects: Arc::new(TokenObjects(Arc::clone(objects))),
+        },
+        anonymous: Anonymous::default(),
+    })
+}
+
+fn recorder(config: &Config, metrics: AuditMetrics, clock: &Clock) -> Result<Recorder, ServerError> {
+    let policy = match &config.audit_policy {
+        Some(path) => {
+            let what = || format!("reading the audit policy {}", path.display());
+            let text = std::fs::read_to_string(path).map_err(during(what()))?;
+            Policy::parse(&text).map_err(during(what()))?
+        }
+        None => Policy::built_in(),
+    };
+    let path = config.state_dir.join("audit").join("audit.log");
+    let what = || format!("opening the audit log {}", path.display());
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(during(what()))?;
+    }
+    let file = RotatingFile::open(&path, Rotation::default()).map_err(during(what()))?;
+    let log = AuditLog::start(file, LogOptions::default(), metrics, Arc::clone(clock))
+        .map_err(during(what()))?;
+    Ok(Recorder::new(policy, Arc::new(log), Arc::clone(clock)))
+}
+
+fn node_proxy(pki: &Pki) -> Result<NodeProxy, ServerError> {
+    let client = pki.node_client();
+    let tls = node_tls(&[pki.cluster_authority().clone()], &client)
+        .map_err(during("setting up TLS towards nodes"))?;
+    Ok(NodeProxy::new(Arc::new(tls)))
+}
+
+/// Certificates that end soon are renewed while the server runs.
+async fn renew(pki: Pki, clock: Clock, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_secs(3600)) => {}
+        }
+        if let Err(error) = pki.refresh(clock()) {
+            let error = waybill_core::chain::Chain(&error);
+            tracing::error!(%error, "certificates could not be renewed");
+        }
+    }
+}
+
+/// Names the step that failed.
+fn during<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    step: impl Into<String>,
+) -> impl FnOnce(E) -> ServerError {
+    let step = step.into();
+    move |source| ServerError { step, source: source.into() }
+}
+
+/// Whoever owns the state directory runs the server.
+fn own_uid(state_dir: &std::path::Path) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+
+    std::fs::metadata(state_dir).map_or(0, |metadata| metadata.uid())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one clock of the server, passed to everybody")]
+fn now() -> Timestamp {
+    Timestamp::try_from(std::time::SystemTime::now()).unwrap_or_default()
+}

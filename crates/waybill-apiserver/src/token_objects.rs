@@ -1,0 +1,53 @@
+//! What tokens are bound to, answered from the caches.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    authn::service_account::{Existing, ExistingPod, Objects as BoundObjects},
+    cache::ObjectKey,
+    document::metadata,
+    objects::Objects,
+    registry::find,
+};
+
+/// The caches, as the authenticator sees them.
+pub(crate) struct TokenObjects(pub(crate) Arc<Objects>);
+
+impl TokenObjects {
+    fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let cache = self.0.cache(find("", "v1", plural)?)?;
+        Some(cache.get(&ObjectKey::new(namespace, name))?.document())
+    }
+}
+
+impl BoundObjects for TokenObjects {
+    fn service_account(&self, namespace: &str, name: &str) -> Option<Existing> {
+        self.find("serviceaccounts", namespace, name).as_ref().map(existing)
+    }
+
+    fn pod(&self, namespace: &str, name: &str) -> Option<ExistingPod> {
+        let pod = self.find("pods", namespace, name)?;
+        let text = |field: &str| pod["spec"][field].as_str().unwrap_or_default().to_owned();
+        Some(ExistingPod {
+            existing: existing(&pod),
+            service_account: text("serviceAccountName"),
+            node: text("nodeName"),
+        })
+    }
+
+    fn secret(&self, namespace: &str, name: &str) -> Option<Existing> {
+        self.find("secrets", namespace, name).as_ref().map(existing)
+    }
+
+    fn node(&self, name: &str) -> Option<Existing> {
+        self.find("nodes", "", name).as_ref().map(existing)
+    }
+}
+
+fn existing(document: &Value) -> Existing {
+    let deleted: Option<Timestamp> = metadata(document, "deletionTimestamp").parse().ok();
+    Existing { uid: metadata(document, "uid").to_owned(), deleted }
+}
