@@ -297,3 +297,17 @@ fn two_long_lists_merge_in_reasonable_time() {
     let object = json!({"containers": [{"name": "a", "env": env}]});
     check(&object, &object.clone(), &object);
 }
+
+/// What `kubectl patch --local` (1.32) made of random pods and patches: 30 of 600, chosen for their
+/// many directives. We differ where upstream answers by accident: it refuses an order for an empty
+/// list, keeps directives and nulls inside added elements, drops an added object that says
+/// `$patch: replace`, has no fixed answer to a scalar that is added and deleted at once, and, where
+/// one element goes and another comes, takes the new one to have stood in the old one's place.
+#[test]
+fn kubectl_comes_to_the_same_results() {
+    let cases: Vec<Value> = serde_json::from_str(include_str!("kubectl.json")).unwrap();
+    for case in cases {
+        let result = patched("pods", &case["to"], &case["patch"]).unwrap();
+        assert_eq!(result, case["result"], "{} on {}", case["patch"], case["to"]);
+    }
+}
