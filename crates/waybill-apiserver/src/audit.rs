@@ -1,7 +1,7 @@
 //! What is recorded: one `audit.k8s.io/v1` event per request and stage, as far as the policy asks.
 //!
-//! A request's way: [`choose_id`] names it, [`Recorder::begin`] judges it by the [`Policy`] and keeps
-//! places in the queue for all its events, [`RequestAudit`] gathers what becomes known, and
+//! A request's way: [`choose_id`] names it, [`Recorder::begin`] judges it by the [`Policy`] and
+//! keeps places in the queue for all its events, [`RequestAudit`] gathers what becomes known, and
 //! [`AuditLog`] writes. Values of variables never leave this module below level `Request`, and what
 //! is a credential by itself never leaves it at all.
 //!
@@ -10,14 +10,14 @@
 //! - Every request that began is recorded exactly once per stage, however it ends: answered,
 //!   abandoned by its client, or by a panic.
 //! - [`RequestAudit::complete`] is awaited before the answer is sent. For a request that may change
-//!   something it returns after `write` took the event, so an acknowledged change is in the file even
-//!   if this process is killed in the next instant. It waits no longer than
-//!   [`LogOptions::write_wait`]: a disk that hangs must not stop the cluster. Against loss of power it holds only with
-//!   [`Durability::Disk`], which costs one `fdatasync` per batch.
+//!   something it returns after `write` took the event, so an acknowledged change is in the file
+//!   even if this process is killed in the next instant. It waits no longer than
+//!   [`LogOptions::write_wait`]: a disk that hangs must not stop the cluster. Against loss of power
+//!   it holds only with [`Durability::Disk`], which costs one `fdatasync` per batch.
 //! - A session is in the file before it opens, in the same sense.
 //! - Events of reads are in the file soon after; a kill may lose those of the last batch.
-//! - If the disk does not keep up, requests wait a short while for a place. What happens then is the
-//!   choice of [`Overflow`]; an event that is lost is counted and the loss is logged.
+//! - If the disk does not keep up, requests wait a short while for a place. What happens then is
+//!   the choice of [`Overflow`]; an event that is lost is counted and the loss is logged.
 
 mod event;
 mod file;

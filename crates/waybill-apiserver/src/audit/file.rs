@@ -19,7 +19,8 @@ use crate::audit::log::Sink;
 /// When a file is full, and which full ones are kept; as upstream's flags `--audit-log-max*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rotation {
-    /// A file is not extended beyond this size; only one that starts with a larger batch exceeds it.
+    /// A file is not extended beyond this size; only one that starts with a larger batch exceeds
+    /// it.
     pub(crate) max_bytes: u64,
     /// How many full files are kept; `None` for all.
     pub(crate) max_backups: Option<usize>,
@@ -33,7 +34,8 @@ impl Default for Rotation {
     }
 }
 
-/// The current file and its full predecessors, `audit-2024-01-31T23-59-59.123.log` beside `audit.log`.
+/// The current file and its full predecessors, `audit-2024-01-31T23-59-59.123.log` beside
+/// `audit.log`.
 pub(crate) struct RotatingFile {
     path: PathBuf,
     rotation: Rotation,

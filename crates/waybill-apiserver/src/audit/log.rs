@@ -1,8 +1,8 @@
 //! The queue before the audit log and the one thread that writes it.
 //!
-//! A request takes [`Places`] for all its events before it starts, so that none is lost later, least
-//! of all the last one, which may come from a destructor that cannot wait. What has gathered while a
-//! write was under way goes out with the next one; so many requests share one system call.
+//! A request takes [`Places`] for all its events before it starts, so that none is lost later,
+//! least of all the last one, which may come from a destructor that cannot wait. What has gathered
+//! while a write was under way goes out with the next one; so many requests share one system call.
 
 use std::{
     io, mem,
@@ -145,7 +145,8 @@ impl AuditLog {
         self.shared.filled.notify_one();
     }
 
-    /// Writes what is left and ends the thread; blocks as long as the disk needs for that. Events that come later are lost, and counted.
+    /// Writes what is left and ends the thread; blocks as long as the disk needs for that. Events
+    /// that come later are lost, and counted.
     pub(crate) fn shut_down(&self) {
         self.shared.lock().stop = true;
         self.shared.filled.notify_one();

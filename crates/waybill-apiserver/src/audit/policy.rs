@@ -140,8 +140,8 @@ impl GroupResources {
 }
 
 /// `*` is everything, `pods` and `pods/log` are themselves, `*/status` is that subresource of every
-/// resource. `pods/*` is every subresource and, as upstream's code but not its documentation has it,
-/// the resource too.
+/// resource. `pods/*` is every subresource and, as upstream's code but not its documentation has
+/// it, the resource too.
 fn resource_matches(pattern: &str, target: &ResourceTarget) -> bool {
     match pattern.split_once('/') {
         None => pattern == "*" || (pattern == target.resource && target.subresource.is_empty()),

@@ -149,8 +149,8 @@ pub(crate) struct RequestAudit {
 }
 
 impl RequestAudit {
-    /// Adds an annotation. The first value of a key stands, as upstream has it; returns whether that
-    /// is now `value`.
+    /// Adds an annotation. The first value of a key stands, as upstream has it; returns whether
+    /// that is now `value`.
     pub(crate) fn annotate(&mut self, key: &str, value: &str) -> bool {
         let Some(record) = &mut self.record else {
             return true;
@@ -193,8 +193,8 @@ impl RequestAudit {
         }
     }
 
-    /// The headers of a long-running answer are about to be sent; to be awaited before they are. For
-    /// a session this returns when the event is written, so none is open that is not on record.
+    /// The headers of a long-running answer are about to be sent; to be awaited before they are.
+    /// For a session this returns when the event is written, so none is open that is not on record.
     pub(crate) async fn response_started(&mut self, code: u16) {
         let Some(record) = &mut self.record else {
             return;
@@ -206,8 +206,8 @@ impl RequestAudit {
         }
     }
 
-    /// The request is answered with `status`; to be awaited before the answer is sent. After a change
-    /// this returns when the event is written.
+    /// The request is answered with `status`; to be awaited before the answer is sent. After a
+    /// change this returns when the event is written.
     pub(crate) async fn complete(mut self, status: ResponseStatus) {
         let Some(mut record) = self.record.take() else {
             return;

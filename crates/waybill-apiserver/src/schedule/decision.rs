@@ -57,7 +57,8 @@ impl Decision {
     }
 }
 
-/// A `PodScheduled` condition. Its times depend on the one that it replaces, so the caller sets them.
+/// A `PodScheduled` condition. Its times depend on the one that it replaces, so the caller sets
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct PodCondition {
     #[serde(rename = "type")]

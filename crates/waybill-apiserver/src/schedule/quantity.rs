@@ -255,7 +255,12 @@ mod tests {
         #[test]
         fn the_same_amount_in_other_words_is_equal(amount in 0..1_000_000_i64) {
             let whole = Quantity::parse(&amount.to_string()).unwrap();
-            for text in [format!("{amount}000m"), format!("{amount}e0"), format!("{amount}.000"), format!("0.{amount:07}e7")] {
+            for text in [
+                format!("{amount}000m"),
+                format!("{amount}e0"),
+                format!("{amount}.000"),
+                format!("0.{amount:07}e7"),
+            ] {
                 prop_assert_eq!(Quantity::parse(&text).unwrap(), whole);
             }
         }

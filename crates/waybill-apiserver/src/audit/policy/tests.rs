@@ -5,7 +5,8 @@ fn user(name: &str, groups: &[&str]) -> User {
     User { name: name.to_owned(), groups, ..User::default() }
 }
 
-/// `verb` on `place`: a path, or `group:resource/subresource`, then `namespace` and `name` behind `@`.
+/// `verb` on `place`: a path, or `group:resource/subresource`, then `namespace` and `name` behind
+/// `@`.
 fn action(verb: &str, place: &str) -> Action {
     let target = if place.starts_with('/') {
         Target::Path(place.to_owned())

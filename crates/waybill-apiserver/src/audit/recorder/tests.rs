@@ -8,7 +8,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    audit::{AuditMetrics, LogOptions, Overflow, log::tests::Memory},
+    audit::{
+        AuditMetrics, Durability, LogOptions, Overflow, RotatingFile, Rotation, log::tests::Memory,
+        mint_id,
+    },
     request::ResourceTarget,
 };
 
@@ -159,6 +162,43 @@ async fn an_acknowledged_change_is_written_before_its_answer() {
 }
 
 #[tokio::test]
+async fn many_requests_at_once_share_a_file_that_rotates() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let rotation = Rotation { max_bytes: 4096, max_backups: None, max_age: None };
+    let file = RotatingFile::open(&directory.path().join("audit.log"), rotation).unwrap();
+    let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+    let options = LogOptions { places: 8, durability: Durability::Disk, ..LogOptions::default() };
+    let log = AuditLog::start(file, options, AuditMetrics::default(), Arc::clone(&still)).unwrap();
+    let recorder = Recorder::new(Policy::built_in(), Arc::new(log), still);
+    let (user, action) = (jane(), action("create", "pods", ""));
+    let request = |_| async {
+        let id = mint_id();
+        let facts = RequestFacts {
+            id: id.clone(),
+            user: &user,
+            impersonated: None,
+            action: &action,
+            uri: "/",
+            source_ips: &[],
+            user_agent: "",
+            lifetime: Lifetime::Short,
+        };
+        recorder.begin(facts).await.unwrap().complete(ResponseStatus::code(201)).await;
+        id.to_string()
+    };
+    let mut sent = futures_util::future::join_all((0..100).map(request)).await;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        found
+            .extend(text.lines().map(|line| serde_json::from_str::<Event>(line).unwrap().audit_id));
+    }
+    sent.sort();
+    found.sort();
+    assert_eq!(found, sent);
+}
+
+#[tokio::test]
 async fn levels_decide_what_is_kept() {
     for (name, resource, objects, masked) in [
         ("Metadata", "pods", (false, false), true),
@@ -239,7 +279,7 @@ async fn a_log_without_room_refuses_requests_if_told_so() {
     let held = exec(&fixture).await;
     let (user, action) = (jane(), action("get", "pods", ""));
     let facts = RequestFacts {
-        id: crate::audit::mint_id(),
+        id: mint_id(),
         user: &user,
         impersonated: Some(&user),
         action: &action,

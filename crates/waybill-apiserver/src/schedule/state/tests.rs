@@ -23,7 +23,8 @@ fn pod(name: &str, cpu: i64, rest: Value) -> Value {
     if let (Value::Object(spec), Value::Object(rest)) = (&mut spec, rest) {
         spec.extend(rest);
     }
-    json!({"metadata": {"namespace": "d", "name": name, "uid": format!("uid-{name}")}, "spec": spec})
+    let metadata = json!({"namespace": "d", "name": name, "uid": format!("uid-{name}")});
+    json!({"metadata": metadata, "spec": spec})
 }
 
 fn scheduler(objects: &[Value]) -> Scheduler {
@@ -214,14 +215,20 @@ enum Happening {
 
 fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
-        2 => (0..3_usize, 1..6_i64, 1..5_i64).prop_map(|(name, cpu, pods)| Happening::Node { name, cpu, pods }),
+        2 => (0..3_usize, 1..6_i64, 1..5_i64)
+            .prop_map(|(name, cpu, pods)| Happening::Node { name, cpu, pods }),
         1 => (0..3_usize).prop_map(Happening::NodeGone),
-        6 => (0..9_usize, 0..4_i64, 0..3).prop_map(|(name, cpu, priority)| Happening::Pod { name, cpu, priority }),
+        6 => (0..9_usize, 0..4_i64, 0..3)
+            .prop_map(|(name, cpu, priority)| Happening::Pod { name, cpu, priority }),
         2 => (0..9_usize).prop_map(Happening::PodGone),
         2 => (0..9_usize).prop_map(Happening::Confirm),
         1 => (0..9_usize).prop_map(Happening::BindFailed),
         4 => Just(Happening::Step),
     ]
+}
+
+fn history() -> impl Strategy<Value = Vec<Happening>> {
+    proptest::collection::vec(happening(), 1..60)
 }
 
 /// Plays the store: pods as they were created, with the node they were given.
@@ -283,7 +290,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn no_decision_over_commits_a_node(happenings in proptest::collection::vec(happening(), 1..60)) {
+    fn no_decision_over_commits_a_node(happenings in history()) {
         let mut world = World::default();
         for (now, happening) in (0..).zip(&happenings) {
             for decision in world.play(now, happening) {
@@ -297,13 +304,14 @@ proptest! {
             }
             for (node, usage) in &world.scheduler.usage {
                 let (cpu, pods) = world.count(node);
-                prop_assert_eq!((usage.requested("cpu"), usage.pods), (i128::from(cpu), usize::try_from(pods).unwrap()));
+                prop_assert_eq!(usage.requested("cpu"), i128::from(cpu));
+                prop_assert_eq!(i64::try_from(usage.pods).unwrap(), pods);
             }
         }
     }
 
     #[test]
-    fn the_same_history_leads_to_the_same_decisions(happenings in proptest::collection::vec(happening(), 1..60)) {
+    fn the_same_history_leads_to_the_same_decisions(happenings in history()) {
         let (mut one, mut other) = (World::default(), World::default());
         for (now, happening) in (0..).zip(&happenings) {
             prop_assert_eq!(one.play(now, happening), other.play(now, happening));
@@ -311,7 +319,7 @@ proptest! {
     }
 
     #[test]
-    fn no_pod_that_fits_is_left_waiting(happenings in proptest::collection::vec(happening(), 1..60)) {
+    fn no_pod_that_fits_is_left_waiting(happenings in history()) {
         let mut world = World::default();
         for (now, happening) in (0..).zip(&happenings) {
             world.play(now, happening);
