@@ -23,7 +23,7 @@ use self::compiled::Compiled;
 #[expect(unused_imports, reason = "the resources that use them are being written")]
 pub(crate) use self::{
     decode::{DecodeError, Decoded, FieldValidation},
-    openapi::{GroupVersion, OpenApi, ServedKind, ServedSubresource},
+    openapi::{GroupVersion, OpenApi, ServedKind, ServedSubresource, V2_PROTOBUF},
 };
 
 /// The schema of `kind` in `group` (empty for the core group) and `version`.

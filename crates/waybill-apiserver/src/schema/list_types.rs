@@ -86,7 +86,6 @@ const ATOMIC_OBJECTS: &[&str] = &[
     "io.k8s.api.core.v1.ObjectReference",
     "io.k8s.api.core.v1.ResourceFieldSelector",
     "io.k8s.api.core.v1.SecretKeySelector",
-    "io.k8s.api.core.v1.SecretReference",
     "io.k8s.api.core.v1.TypedLocalObjectReference",
     "io.k8s.api.rbac.v1.RoleRef",
     "io.k8s.api.rbac.v1.Subject",
@@ -196,3 +195,25 @@ const FIELDS: &[(&str, &[(&str, Merge)])] = &[
         ],
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{definitions::define, kinds::KINDS},
+        *,
+    };
+
+    #[test]
+    fn every_listed_field_exists() {
+        let definitions = define(&KINDS);
+        for (definition, fields) in FIELDS {
+            for (name, _) in *fields {
+                let field = &definitions[*definition]["properties"][*name];
+                assert_eq!(field["type"], "array", "{definition} {name}");
+            }
+        }
+        for name in ATOMIC_OBJECTS {
+            assert!(definitions.contains_key(*name), "{name}");
+        }
+    }
+}

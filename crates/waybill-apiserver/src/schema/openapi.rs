@@ -3,6 +3,7 @@
 //! `kubectl explain` reads v3, and `kubectl apply` looks there for merge keys and for the query
 //! parameters of PATCH. The functions make a document anew; [`OpenApi`] keeps the bytes.
 
+mod gnostic;
 mod operation;
 mod paths;
 mod render;
@@ -18,6 +19,10 @@ use serde_json::{Map, Value, json};
 
 use self::paths::Path;
 use super::{KindSchema, definitions, lookup};
+
+/// The media type of OpenAPI v2 as protobuf, in answers; clients also ask for it with an `@` in place
+/// of the dot before `v1.0`.
+pub(crate) const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The version of the server as documents give it.
 const SERVER_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -80,6 +85,7 @@ pub(crate) struct OpenApi {
     v3: Vec<(GroupVersion, OnceLock<Bytes>)>,
     index: OnceLock<Bytes>,
     v2: OnceLock<Bytes>,
+    v2_protobuf: OnceLock<Bytes>,
 }
 
 impl OpenApi {
@@ -87,7 +93,8 @@ impl OpenApi {
     pub(crate) fn new(kinds: Vec<ServedKind>) -> Self {
         let versions: BTreeSet<_> = kinds.iter().map(ServedKind::group_version).collect();
         let v3 = versions.into_iter().map(|version| (version, OnceLock::new())).collect();
-        Self { kinds, v3, index: OnceLock::new(), v2: OnceLock::new() }
+        let [index, v2, v2_protobuf] = [const { OnceLock::new() }; 3];
+        Self { kinds, v3, index, v2, v2_protobuf }
     }
 
     /// `/openapi/v3/<path>`, where `path` is that of a group version.
@@ -112,6 +119,12 @@ impl OpenApi {
         self.v2.get_or_init(|| bytes(&openapi_v2(&self.kinds))).clone()
     }
 
+    /// `/openapi/v2` as [`V2_PROTOBUF`].
+    pub(crate) fn v2_protobuf(&self) -> Bytes {
+        let encode = || gnostic::encode(&openapi_v2(&self.kinds)).into();
+        self.v2_protobuf.get_or_init(encode).clone()
+    }
+
     fn v3_document(&self, version: GroupVersion, cell: &OnceLock<Bytes>) -> Bytes {
         cell.get_or_init(|| bytes(&openapi_v3(version, &self.kinds))).clone()
     }
@@ -122,8 +135,8 @@ pub(crate) fn openapi_v3(version: GroupVersion, kinds: &[ServedKind]) -> Value {
     let kinds: Vec<_> =
         kinds.iter().filter(|kind| kind.group_version() == version).copied().collect();
     let mut schemas = definitions::define(schemas_of(&kinds));
-    for schema in schemas.values_mut() {
-        render::to_v3(schema);
+    for (name, schema) in &mut schemas {
+        render::to_v3(name, schema);
     }
     let paths: Map<_, _> =
         paths::paths(&kinds).iter().map(|path| (path.url.clone(), Path::to_v3(path))).collect();
@@ -148,8 +161,8 @@ pub(crate) fn v3_index(documents: impl Iterator<Item = (GroupVersion, u64)>) -> 
 /// The one document of OpenAPI v2, as JSON.
 pub(crate) fn openapi_v2(kinds: &[ServedKind]) -> Value {
     let mut definitions = definitions::define(schemas_of(kinds));
-    for definition in definitions.values_mut() {
-        render::to_v2(definition);
+    for (name, definition) in &mut definitions {
+        render::to_v2(name, definition);
     }
     let paths: Map<_, _> =
         paths::paths(kinds).iter().map(|path| (path.url.clone(), Path::to_v2(path))).collect();
@@ -177,7 +190,8 @@ fn schemas_of(kinds: &[ServedKind]) -> Vec<&'static KindSchema> {
 }
 
 fn bytes(document: &Value) -> Bytes {
-    document.to_string().into()
+    // Exact in size, because it is kept.
+    document.to_string().into_boxed_str().into_boxed_bytes().into()
 }
 
 fn content_hash(content: &[u8]) -> u64 {

@@ -83,7 +83,10 @@ impl<'s> Seed<'_, 's, '_> {
     }
 
     fn refuse<T, E: Error>(self, found: &'static str) -> Result<T, E> {
-        let path = self.place.to_string();
+        let path = match self.place {
+            Place::Root => "document".to_owned(),
+            Place::Field(..) | Place::Element(..) => self.place.to_string(),
+        };
         let expected = self.node().expected();
         self.walk.fault = Some(Fault::WrongType { path, expected, found });
         Err(E::custom("wrong type"))

@@ -182,8 +182,8 @@ fn numbers_become_quantities_and_base64_loses_its_line_ends() {
 
 #[test]
 fn wrong_types_are_refused_without_showing_the_value() {
-    refuses(pod(), r#""hunter2""#, ": expected an object, found a string");
-    refuses(pod(), "null", ": expected an object, found null");
+    refuses(pod(), r#""hunter2""#, "document: expected an object, found a string");
+    refuses(pod(), "null", "document: expected an object, found null");
     refuses(
         pod(),
         r#"{"spec": {"containers": "hunter2"}}"#,
@@ -256,7 +256,7 @@ fn malformed_documents_are_refused() {
 #[test]
 fn deep_documents_are_refused_or_skipped_but_never_followed() {
     let deep = "[".repeat(100_000);
-    refuses(pod(), &deep, ": expected an object, found a list");
+    refuses(pod(), &deep, "document: expected an object, found a list");
     refuses(
         pod(),
         &format!(r#"{{"metadata": {{"managedFields": [{{"fieldsV1": {deep}"#),

@@ -136,6 +136,21 @@ fn the_patch_of_a_kind_names_the_parameters_that_kubectl_looks_for() {
 }
 
 #[test]
+fn a_number_or_text_reads_as_upstream_serves_it() {
+    let port = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+    let quantity = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+    let v3 = &core()["components"]["schemas"];
+    assert_eq!(v3[port]["oneOf"], json!([{"type": "integer"}, {"type": "string"}]));
+    assert_eq!(v3[quantity]["oneOf"], json!([{"type": "string"}, {"type": "number"}]));
+    let v2 = &openapi_v2(&served())["definitions"];
+    assert_eq!(
+        (&v2[port]["type"], &v2[port]["format"]),
+        (&json!("string"), &json!("int-or-string"))
+    );
+    assert_eq!((&v2[quantity]["type"], v2[quantity].get("format")), (&json!("string"), None));
+}
+
+#[test]
 fn verbs_that_are_not_served_have_no_operation() {
     let version = GroupVersion { group: "authentication.k8s.io", version: "v1" };
     let document = openapi_v3(version, &served());
