@@ -68,6 +68,14 @@ impl History {
         self.changed.send_replace(());
     }
 
+    /// Notes that nothing changed up to `revision`.
+    pub(super) fn advance(&self, revision: ResourceVersion) {
+        let mut ring = self.lock();
+        ring.newest = ring.newest.max(revision);
+        drop(ring);
+        self.changed.send_replace(());
+    }
+
     /// Forgets what came before `before`.
     pub(super) fn compact(&self, before: ResourceVersion) {
         let mut ring = self.lock();
@@ -93,7 +101,7 @@ impl History {
         self.changed.send_replace(());
     }
 
-    /// The revision of the newest change, or the one where the history began.
+    /// How far the history reaches.
     pub(super) fn newest(&self) -> ResourceVersion {
         self.lock().newest
     }
@@ -219,6 +227,7 @@ impl Ring {
                 events.push_back(Event::Change(change.clone()));
             }
         }
+        seen = seen.max(self.newest);
         let told = matches!(events.back(), Some(Event::Change(change)) if change.revision == seen);
         if seen != after && !told {
             events.push_back(Event::Progress(seen));
@@ -271,8 +280,9 @@ mod tests {
         assert_eq!(ready(&mut stream).await, "a1 -2");
         history.extend([change("b", 3), change("a", 5)]);
         assert_eq!(ready(&mut stream).await, "a5");
+        history.advance(9.into());
         let mut late = history.watch("a", 1.into()).unwrap();
-        assert_eq!(ready(&mut late).await, "a5");
+        assert_eq!(ready(&mut late).await, "a5 -9");
     }
 
     #[tokio::test]
