@@ -10,6 +10,7 @@ mod audit;
 mod authn;
 mod authz;
 mod patch;
+mod proxy;
 mod request;
 mod schema;
 mod selector;
