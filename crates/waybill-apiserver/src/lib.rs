@@ -11,6 +11,7 @@ mod authn;
 mod authz;
 mod patch;
 mod pki;
+mod proxy;
 mod request;
 mod schedule;
 mod schema;

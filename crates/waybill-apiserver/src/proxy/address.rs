@@ -1,0 +1,72 @@
+//! Where a node's agent listens, and who it must prove to be.
+
+use std::{fmt, net::IpAddr};
+
+use rustls_pki_types::{InvalidDnsNameError, ServerName};
+
+/// The endpoint of one node, taken from its object in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeAddress {
+    host: String,
+    port: u16,
+    server_name: ServerName<'static>,
+}
+
+impl NodeAddress {
+    /// An endpoint whose certificate must name `host`, an IP address or a DNS name.
+    pub(crate) fn new(host: &str, port: u16) -> Result<Self, InvalidDnsNameError> {
+        Self::with_server_name(host, port, host)
+    }
+
+    /// An endpoint that is dialled at `host` and whose certificate must name `server_name`.
+    pub(crate) fn with_server_name(
+        host: &str,
+        port: u16,
+        server_name: &str,
+    ) -> Result<Self, InvalidDnsNameError> {
+        let server_name = ServerName::try_from(server_name.to_owned())?;
+        Ok(Self { host: host.to_owned(), port, server_name })
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn server_name(&self) -> &ServerName<'static> {
+        &self.server_name
+    }
+}
+
+/// `host:port`, with brackets around an IPv6 address, as in URLs.
+impl fmt::Display for NodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.parse() {
+            Ok(IpAddr::V6(ip)) => write!(f, "[{ip}]:{}", self.port),
+            Ok(IpAddr::V4(_)) | Err(_) => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_print_as_in_urls() {
+        for (host, expected) in
+            [("::1", "[::1]:10250"), ("127.0.0.1", "127.0.0.1:10250"), ("n.local", "n.local:10250")]
+        {
+            assert_eq!(NodeAddress::new(host, 10250).unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_certificate_can_hold_is_refused() {
+        assert!(NodeAddress::new("a b", 10250).is_err());
+        assert!(NodeAddress::new("", 10250).is_err());
+    }
+}
