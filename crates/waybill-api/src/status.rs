@@ -150,6 +150,16 @@ impl Status {
         Self::failure(404, "NotFound", message, Some(target.details()))
     }
 
+    /// 404: `message` says what there is not.
+    pub fn not_found_message(message: impl Into<String>) -> Self {
+        Self::failure(404, "NotFound", message.into(), None)
+    }
+
+    /// 409: `message` says what does not fit together.
+    pub fn conflict_message(message: impl Into<String>) -> Self {
+        Self::failure(409, "Conflict", message.into(), None)
+    }
+
     /// 404: there is no such path.
     pub fn no_such_path() -> Self {
         let message = "the server could not find the requested resource".to_owned();

@@ -11,21 +11,25 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
 use waybill_api::{gates::FeatureGates, status::Status};
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
 use waybill_core::chain::Chain;
 
+pub(crate) use self::nonresource::open_api;
 use crate::{
     audit::{self, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
     authn::{Authenticated, Authenticator, Peer},
     authz::{Authorizer, FieldTerm, forbidden},
     http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
     metrics::Metrics,
-    proxy::NodeProxy,
+    proxy::{NodeProxy, ProxyAnswer, splice::StreamEnd},
     query::Query,
     read::{Reader, View, WatchOptions, watch_lines},
     request::{Action, Target, User},
     rest::{Clock, Rest},
     route::{ResourceRoute, Route},
-    selector::{FieldOperator, FieldSelector},
+    schema::OpenApi,
+    selector::field::{FieldOperator, FieldSelector},
 };
 
 /// Everything a request needs.
@@ -37,6 +41,9 @@ pub(crate) struct Api {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) proxy: NodeProxy,
+    pub(crate) open_api: OpenApi,
+    /// What waits for the end of sessions.
+    pub(crate) sessions: TaskTracker,
     pub(crate) gates: FeatureGates,
     pub(crate) clock: Clock,
 }
@@ -53,8 +60,10 @@ struct Context<'a> {
 /// What a handler makes of a request.
 enum Handled {
     Answer(Answer),
-    /// A connection that became a stream of its own; the answer is the node's.
+    /// A stream of the node, passed on.
     Upgraded(Response<Body>),
+    /// A connection that became a session of its own.
+    Session(ProxyAnswer),
 }
 
 impl From<Answer> for Handled {
@@ -125,9 +134,17 @@ impl Service for Api {
         };
         let answer = match result {
             Ok(Handled::Upgraded(response)) => {
-                self.metrics.observe(&action, response.status().as_u16(), started.elapsed());
-                drop(audit);
-                return response;
+                let code = response.status().as_u16();
+                self.metrics.observe(&action, code, started.elapsed());
+                audit.response_started(code).await;
+                return response.map(|body| keeping(body, audit));
+            }
+            Ok(Handled::Session(answer)) => {
+                let code = answer.response.status().as_u16();
+                self.metrics.observe(&action, code, started.elapsed());
+                audit.response_started(code).await;
+                self.follow_session(answer.ended, audit);
+                return answer.response;
             }
             Ok(Handled::Answer(answer)) => answer,
             Err(status) => Answer::status(&status),
@@ -176,6 +193,15 @@ impl Api {
         Err(Status::forbidden(target, message))
     }
 
+    /// The record of a session ends with the session.
+    fn follow_session(&self, ended: Option<oneshot::Receiver<StreamEnd>>, audit: RequestAudit) {
+        let Some(ended) = ended else { return };
+        self.sessions.spawn(async move {
+            let _ = ended.await;
+            drop(audit);
+        });
+    }
+
     async fn dispatch(
         self: &Arc<Self>,
         route: &Route,
@@ -184,7 +210,7 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Handled, Status> {
         let route = match route {
-            Route::Path => return self.path(path, context.method).map(Handled::from),
+            Route::Path => return self.path(path, &context).map(Handled::from),
             Route::Resource(route) => route,
         };
         if route.subresource.is_empty() {
@@ -248,7 +274,7 @@ async fn finish(
 ) -> Response<Body> {
     let code = answer.code.as_u16();
     if matches!(answer.body, AnswerBody::Stream(_)) && lifetime == Lifetime::LongRunning {
-        audit.response_started(code);
+        audit.response_started(code).await;
         // The end of the stream is the end of the record.
         return answer.into_response(audit_id).map(|body| keeping(body, audit));
     }

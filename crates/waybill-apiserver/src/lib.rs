@@ -4,17 +4,37 @@
 //! before they are acknowledged, and every request is authenticated, authorized, admitted and
 //! recorded, in that order.
 
-#![expect(dead_code, reason = "the parts are being put together")]
+#![allow(dead_code, reason = "the parts are being put together")]
 
+mod admission;
+mod api;
 mod audit;
 mod authn;
 mod authz;
+mod cache;
+mod controllers;
+mod convert;
+mod discovery;
+mod document;
+mod http;
+mod kinds;
+mod metrics;
+mod objects;
 mod patch;
 mod pki;
 mod proxy;
+mod query;
+mod read;
+mod registry;
 mod request;
+mod rest;
+mod route;
 mod schedule;
 mod schema;
 mod selector;
+mod server;
 mod store;
 mod table;
+mod token_objects;
+
+pub use self::server::{Config, Server, ServerError, StoreConfig};

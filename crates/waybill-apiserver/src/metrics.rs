@@ -16,7 +16,7 @@ use waybill_api::gates::FeatureGates;
 
 use crate::{
     http::Answer,
-    proxy::Injection,
+    proxy::exec::AuditIdInjection,
     request::{Action, Target},
 };
 
@@ -84,6 +84,11 @@ impl Metrics {
         Self { registry: Mutex::new(registry), requests, durations, audit_ids }
     }
 
+    /// Lets another part of the server add its own.
+    pub(crate) fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+
     pub(crate) fn observe(&self, action: &Action, code: u16, elapsed: Duration) {
         let (group, version, resource, subresource) = match &action.target {
             Target::Resource(target) => {
@@ -114,8 +119,8 @@ impl Metrics {
     }
 
     /// One exec request passed the point where an audit ID is added, or is not (EXEC-46).
-    pub(crate) fn count_injection(&self, injection: Injection) {
-        self.audit_ids.get_or_create(&ResultLabel { result: injection.as_str() }).inc();
+    pub(crate) fn count_injection(&self, injection: AuditIdInjection) {
+        self.audit_ids.get_or_create(&ResultLabel { result: injection.label() }).inc();
     }
 
     pub(crate) fn answer(&self) -> Answer {

@@ -20,7 +20,7 @@ use waybill_core::{chain::Chain, id::ResourceVersion};
 use crate::{
     cache::{Cache, CachedObject, ObjectKey},
     registry::{RESOURCES, Resource},
-    selector::selectable_fields,
+    selector::supported::selectable_fields,
     store::{Change, Event, Expected, Snapshot, Store, StoreError, Stored, Write, WriteError},
 };
 

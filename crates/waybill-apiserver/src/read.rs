@@ -20,7 +20,7 @@ use crate::{
     query::Query,
     registry::Resource,
     route::ResourceRoute,
-    selector::{FieldSelector, LabelSelector, check_fields},
+    selector::{field::FieldSelector, label::LabelSelector, supported::check_fields},
 };
 
 /// Reads objects.

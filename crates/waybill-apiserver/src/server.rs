@@ -8,6 +8,8 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rustls::RootCertStore;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_api::{gates::FeatureGates, pod::EnvOptions};
@@ -15,7 +17,7 @@ use waybill_core::secret::SecretBytes;
 
 use crate::{
     admission::Admission,
-    api::Api,
+    api::{Api, open_api},
     audit::{AuditLog, AuditMetrics, LogOptions, Policy, Recorder, RotatingFile, Rotation},
     authn::{
         Anonymous, Authenticator, BearerTokens,
@@ -37,7 +39,7 @@ use crate::{
     metrics::Metrics,
     objects::Objects,
     pki::{Pki, PkiConfig, tls::server_config},
-    proxy::{NodeProxy, connect::node_tls},
+    proxy::{NodeProxy, ProxyLimits, connect::node_tls},
     read::{Pages, Reader},
     registry::Resource,
     rest::{Clock, Rest},
@@ -143,6 +145,8 @@ impl Server {
             recorder: recorder(&config, audit_metrics, &clock)?,
             metrics,
             proxy: node_proxy(&pki)?,
+            open_api: open_api(),
+            sessions: TaskTracker::new(),
             gates: config.gates,
             clock: Arc::clone(&clock),
         });
@@ -290,10 +294,16 @@ fn recorder(config: &Config, metrics: AuditMetrics, clock: &Clock) -> Result<Rec
 }
 
 fn node_proxy(pki: &Pki) -> Result<NodeProxy, ServerError> {
+    let step = "setting up TLS towards nodes";
     let client = pki.node_client();
-    let tls = node_tls(&[pki.cluster_authority().clone()], &client)
-        .map_err(during("setting up TLS towards nodes"))?;
-    Ok(NodeProxy::new(Arc::new(tls)))
+    let mut roots = RootCertStore::empty();
+    roots.add(pki.cluster_authority().clone()).map_err(during(step))?;
+    let chain = CertificateDer::pem_slice_iter(client.certificate.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(during(step))?;
+    let key = PrivateKeyDer::from_pem_slice(client.key.expose()).map_err(during(step))?;
+    let tls = node_tls(roots, chain, key).map_err(during(step))?;
+    Ok(NodeProxy::new(tls, ProxyLimits::default()))
 }
 
 /// Certificates that end soon are renewed while the server runs.

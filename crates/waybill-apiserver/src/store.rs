@@ -15,11 +15,17 @@ mod history;
 #[cfg(test)]
 mod contract;
 
+
 use std::{fmt, io, path::PathBuf};
 
 use bytes::Bytes;
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use waybill_core::id::ResourceVersion;
+
+pub(crate) use self::{
+    embedded::{Embedded, Settings},
+    etcd::{Etcd, EtcdConfig},
+};
 
 /// A durable, ordered map with history.
 ///

@@ -1,20 +1,20 @@
 //! Paths that are no resources: discovery, OpenAPI, health, version and metrics.
 
-use http::Method;
+use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
-use waybill_api::status::Status;
+use waybill_api::{gates::KubeVersion, status::Status};
 
-use super::Api;
+use super::{Api, Context, text_header};
 use crate::{
     discovery,
     http::Answer,
     registry::{RESOURCES, Resource, group_versions},
-    schema::{ServedKind, openapi_v2, openapi_v3, openapi_v3_index},
+    schema::{OpenApi, ServedKind, ServedSubresource, V2_PROTOBUF},
 };
 
 impl Api {
-    pub(super) fn path(&self, path: &str, method: &Method) -> Result<Answer, Status> {
-        if !matches!(*method, Method::GET | Method::HEAD) {
+    pub(super) fn path(&self, path: &str, context: &Context<'_>) -> Result<Answer, Status> {
+        if !matches!(*context.method, Method::GET | Method::HEAD) {
             return Err(Status::no_such_path());
         }
         if let Some(document) = discovery::document(path) {
@@ -22,35 +22,63 @@ impl Api {
         }
         match path.trim_end_matches('/') {
             "" => Ok(Answer::value(&json!({"paths": paths()}))),
-            "/healthz" | "/livez" | "/readyz" => Ok(Answer::text("ok")),
-            "/healthz/ping" | "/livez/ping" | "/readyz/ping" => Ok(Answer::text("ok")),
+            "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping" | "/readyz/ping" => {
+                Ok(Answer::text("ok"))
+            }
             "/metrics" => Ok(self.metrics.answer()),
             "/version" => Ok(Answer::value(&version(self.gates.emulated_version()))),
-            "/openapi/v2" => Ok(Answer::value(&openapi_v2(&served(|_| true)))),
-            "/openapi/v3" => Ok(Answer::value(&openapi_v3_index(&group_versions()))),
-            path => openapi_group_version(path).ok_or_else(Status::no_such_path),
+            "/openapi/v2" => Ok(self.open_api_v2(context)),
+            "/openapi/v3" => Ok(Answer::json(StatusCode::OK, self.open_api.v3_index())),
+            path => {
+                let document = path.strip_prefix("/openapi/v3/");
+                let document = document.and_then(|path| self.open_api.v3(path));
+                let document = document.ok_or_else(Status::no_such_path)?;
+                Ok(Answer::json(StatusCode::OK, document))
+            }
         }
+    }
+
+    /// Old parts of kubectl read the second version as protobuf and nothing else.
+    fn open_api_v2(&self, context: &Context<'_>) -> Answer {
+        let accept = text_header(context.headers, header::ACCEPT);
+        if accept.contains("proto-openapi.spec.v2") && accept.contains("protobuf") {
+            let answer = Answer::json(StatusCode::OK, self.open_api.v2_protobuf());
+            return Answer { content_type: V2_PROTOBUF, ..answer };
+        }
+        Answer::json(StatusCode::OK, self.open_api.v2())
     }
 }
 
-fn openapi_group_version(path: &str) -> Option<Answer> {
-    let rest = path.strip_prefix("/openapi/v3/")?;
-    let segments: Vec<&str> = rest.split('/').collect();
-    let (group, version) = match segments.as_slice() {
-        ["api", version] => ("", *version),
-        ["apis", group, version] => (*group, *version),
-        _ => return None,
-    };
-    let kinds = served(|resource| resource.group == group && resource.version == version);
-    (!kinds.is_empty()).then(|| Answer::value(&openapi_v3(group, version, &kinds)))
+/// The documents of everything in the registry.
+pub(crate) fn open_api() -> OpenApi {
+    OpenApi::new(RESOURCES.iter().map(served).collect())
 }
 
-fn served(wanted: impl Fn(&Resource) -> bool) -> Vec<ServedKind> {
-    RESOURCES.iter().filter(|resource| wanted(resource)).map(ServedKind::from).collect()
+fn served(resource: &'static Resource) -> ServedKind {
+    let subresources: Vec<ServedSubresource> = resource
+        .subresources
+        .iter()
+        .map(|subresource| {
+            let (group, version) =
+                subresource.group_version.unwrap_or((resource.group, resource.version));
+            let kind = if subresource.kind.is_empty() { resource.kind } else { subresource.kind };
+            ServedSubresource { name: subresource.name, group, version, kind, verbs: subresource.verbs }
+        })
+        .collect();
+    ServedKind {
+        group: resource.group,
+        version: resource.version,
+        kind: resource.kind,
+        resource: resource.plural,
+        namespaced: resource.is_namespaced(),
+        verbs: resource.verbs,
+        // Made once, for the life of the process.
+        subresources: Vec::leak(subresources),
+    }
 }
 
 /// What clients are told that we are; `kubectl version` compares it with itself.
-fn version(emulated: waybill_api::gates::KubeVersion) -> Value {
+fn version(emulated: KubeVersion) -> Value {
     let text = emulated.to_string();
     let (major, minor) = text.split_once('.').unwrap_or(("1", "0"));
     json!({
@@ -62,7 +90,7 @@ fn version(emulated: waybill_api::gates::KubeVersion) -> Value {
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "rustc",
-        "platform": concat!("linux/", "amd64"),
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     })
 }
 

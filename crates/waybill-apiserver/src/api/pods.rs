@@ -1,29 +1,41 @@
 //! Subresources: parts of objects, actions on pods, and the way to their nodes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
+use serde_json::Value;
 use waybill_api::{
-    exec::{ExecEnvRules, PodExecOptions, validate as validate_exec},
-    gates::{FeatureGate, KubeVersion},
+    exec::PodExecOptions,
+    gates::KubeVersion,
     status::{Status, StatusDetails, Subject},
 };
-use waybill_core::env::name::NameRules;
 
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
+    authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
     http::{Answer, read_body},
     kinds,
+    proxy::{
+        address::NodeAddress,
+        exec::ExecPlan,
+        options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions},
+        target::{NodeTarget, PodPath},
+    },
     query::DryRun,
-    registry::{Resource, find},
+    registry::find,
     request::{Action, Target},
     rest::{Change, DeleteOptions, Part},
     route::ResourceRoute,
     schema,
 };
+
+/// No token of a service account lives longer.
+const LONGEST_TOKEN: Duration = Duration::from_secs(24 * 3600);
+
+/// Where a kubelet listens if its node does not say.
+const KUBELET_PORT: u16 = 10_250;
 
 impl Api {
     pub(super) async fn subresource(
@@ -134,20 +146,22 @@ impl Api {
     ) -> Result<Answer, Status> {
         let question =
             self.body_of(route, &context, request, "authentication.k8s.io", "TokenRequest").await?;
-        let account = self.reader.get(route)?.document();
-        let answer = self.tokens.request(
-            &account,
-            question,
-            &|resource, namespace, name| self.lookup(resource, namespace, name),
-            (self.clock)(),
-        )?;
-        Ok(Answer::json(StatusCode::CREATED, answer.to_string().into()))
-    }
-
-    fn lookup(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        let resource: &'static Resource = find("", "v1", resource)?;
-        let object = self.reader.objects.cache(resource)?.get(&ObjectKey::new(namespace, name))?;
-        Some(object.document())
+        let account = Account { namespace: &route.namespace, name: &route.name };
+        let tokens = &self.authenticator.tokens;
+        let now = (self.clock)();
+        let answer = token_request(
+            &tokens.service_accounts,
+            tokens.objects.as_ref(),
+            account,
+            &question,
+            LONGEST_TOKEN,
+            now,
+        )
+        .map_err(|error| token_refusal(&error))?;
+        context.audit.annotate("authentication.kubernetes.io/issued-credential-id", &answer.credential_id);
+        let warnings = answer.warning.into_iter().collect();
+        let body = answer.body.to_string().into();
+        Ok(Answer::json(StatusCode::CREATED, body).with_warnings(warnings))
     }
 
     /// `exec`, `attach`, `portforward` and `log`: the node of the pod answers.
@@ -162,8 +176,68 @@ impl Api {
         if route.subresource != "log" {
             self.authorize_upgrade(route, &context)?;
         }
-        let _ = (pod, request, json!({}), Action::clone, Target::clone);
-        Err(Status::no_such_path())
+        let path = PodPath { namespace: &route.namespace, name: &route.name };
+        let query = request.uri().query().unwrap_or_default();
+        let target = match route.subresource.as_str() {
+            "exec" => {
+                let options = PodExecOptions::from_query(query)
+                    .map_err(|error| Status::bad_request(error.to_string()))?;
+                let container = container(&pod, &options.container)?;
+                let plan = ExecPlan::new(self.gates, options, Some(context.audit.id()))
+                    .map_err(|errors| {
+                        let subject = Subject { group: "", kind: "PodExecOptions", name: &route.name };
+                        Status::invalid(subject, &errors)
+                    })?;
+                self.metrics.count_injection(plan.injection());
+                plan.target(path, &container)
+            }
+            "attach" => {
+                let options = PodAttachOptions::from_query(query)
+                    .map_err(|error| Status::bad_request(error.to_string()))?;
+                NodeTarget::attach(path, &container(&pod, &options.container)?, options)
+            }
+            "portforward" => {
+                let options = PodPortForwardOptions::from_query(query)
+                    .map_err(|error| Status::bad_request(error.to_string()))?;
+                NodeTarget::port_forward(path, &options)
+            }
+            _ => {
+                let options = PodLogOptions::from_query(query)
+                    .map_err(|error| Status::bad_request(error.to_string()))?;
+                let container = container(&pod, options.container())?;
+                NodeTarget::container_logs(path, &container, &options)
+            }
+        };
+        let node = self.node_address(&pod)?;
+        if route.subresource == "log" {
+            return Ok(Handled::Upgraded(self.proxy.stream(&node, &target).await));
+        }
+        let answer = self.proxy.upgrade(request, &node, &target).await;
+        Ok(Handled::Session(answer))
+    }
+
+    /// Where the kubelet of the pod's node listens.
+    fn node_address(&self, pod: &Value) -> Result<NodeAddress, Status> {
+        let name = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        if name.is_empty() {
+            let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(Status::bad_request(format!("pod {pod} does not have a host assigned")));
+        }
+        let node = find("", "v1", "nodes")
+            .and_then(|nodes| self.reader.objects.cache(nodes))
+            .and_then(|cache| cache.get(&ObjectKey::new("", name)))
+            .ok_or_else(|| Status::internal(format!("node {name:?} not found")))?
+            .document();
+        let addresses = node["status"]["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let of_kind = |kind: &str| addresses.iter().find(|address| address["type"] == kind);
+        let host = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"]
+            .into_iter()
+            .find_map(|kind| of_kind(kind)?["address"].as_str())
+            .ok_or_else(|| Status::internal(format!("node {name:?} has no address")))?;
+        let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64();
+        let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(KUBELET_PORT);
+        NodeAddress::new(host, port)
+            .map_err(|_| Status::internal(format!("node {name:?} has an address that is none")))
     }
 
     /// A WebSocket opens with GET; since 1.35 that needs `create` as SPDY always did.
@@ -174,6 +248,48 @@ impl Api {
         }
         let action = Action { verb: "create".to_owned(), target: Target::Resource(route.target()) };
         self.authorize(context.user, &action, context.query)
+    }
+}
+
+/// The container that is meant: the one named, the annotated default, or the only one.
+fn container(pod: &Value, wanted: &str) -> Result<String, Status> {
+    let names = |kind: &str| -> Vec<&str> {
+        let containers = pod["spec"][kind].as_array().map(Vec::as_slice).unwrap_or_default();
+        containers.iter().filter_map(|container| container["name"].as_str()).collect()
+    };
+    let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    let regular = names("containers");
+    let all: Vec<&str> =
+        [&regular[..], &names("initContainers"), &names("ephemeralContainers")].concat();
+    if !wanted.is_empty() {
+        return if all.contains(&wanted) {
+            Ok(wanted.to_owned())
+        } else {
+            Err(Status::bad_request(format!("container {wanted} is not valid for pod {pod_name}")))
+        };
+    }
+    let default = pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"].as_str();
+    match (default.filter(|name| all.contains(name)), regular.as_slice()) {
+        (Some(name), _) => Ok(name.to_owned()),
+        (None, [only]) => Ok((*only).to_owned()),
+        (None, several) => Err(Status::bad_request(format!(
+            "a container name must be specified for pod {pod_name}, choose one of: [{}]",
+            several.join(" ")
+        ))),
+    }
+}
+
+fn token_refusal(error: &TokenRequestError) -> Status {
+    let text = error.to_string();
+    match error {
+        TokenRequestError::BoundUid { .. } => Status::conflict_message(text),
+        TokenRequestError::Seconds { .. } => Status::unprocessable(text),
+        TokenRequestError::NotFound { .. } => Status::not_found_message(text),
+        TokenRequestError::Sign(_) => Status::internal(text),
+        TokenRequestError::AnotherAccountsPod(_)
+        | TokenRequestError::BoundKind(_)
+        | TokenRequestError::Mismatch { .. }
+        | TokenRequestError::Undecodable => Status::bad_request(text),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     cache::CachedObject,
     convert,
     registry::Resource,
-    table::{self, IncludeObject},
+    table::{Headers, IncludeObject, TableMaker, partial_object_metadata},
 };
 
 /// What the `Accept` header asks for.
@@ -35,7 +35,7 @@ impl View {
     /// The first form in `Accept` that we can make.
     pub(crate) fn parse(headers: &HeaderMap, include_object: &str) -> Result<Self, Status> {
         let include = IncludeObject::parse(include_object)
-            .ok_or_else(|| Status::bad_request("includeObject: must be None, Metadata or Object"))?;
+            .map_err(|error| Status::bad_request(error.to_string()))?;
         let accept = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
         let accept = accept.filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
         for wanted in accept.split(',') {
@@ -78,11 +78,8 @@ impl View {
         let document = convert::from_storage(resource, document);
         let shown = match self.form {
             Form::Object => document,
-            Form::Metadata => partial(&document),
-            Form::Table(include) => {
-                let metadata = json!({"resourceVersion": document["metadata"]["resourceVersion"]});
-                table::table(resource.plural, &[document], metadata, include, now)
-            }
+            Form::Metadata => partial_object_metadata(&document),
+            Form::Table(include) => table(resource, include, now).object(&document),
         };
         Bytes::from(shown.to_string())
     }
@@ -114,9 +111,9 @@ impl View {
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": "meta.k8s.io/v1",
                 "metadata": metadata,
-                "items": documents.iter().map(partial).collect::<Vec<_>>(),
+                "items": documents.iter().map(partial_object_metadata).collect::<Vec<_>>(),
             }),
-            Form::Table(include) => table::table(resource.plural, &documents, metadata, include, now),
+            Form::Table(include) => table(resource, include, now).list(&metadata, &documents),
         };
         Bytes::from(shown.to_string())
     }
@@ -127,10 +124,6 @@ pub(crate) fn is_stored_form(resource: &'static Resource) -> bool {
     std::ptr::eq(resource, resource.storage())
 }
 
-fn partial(document: &Value) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": document["metadata"],
-    })
+fn table(resource: &'static Resource, include: IncludeObject, now: Timestamp) -> TableMaker<'static> {
+    TableMaker { resource: resource.plural, include, headers: Headers::Present, now }
 }

@@ -37,6 +37,15 @@ pub(crate) fn field_of<'a>(resource: &str, object: &'a Value, field: &str) -> Op
     source_of(resource, field).map(|source| source.read(object))
 }
 
+/// Every field that `resource` offers beyond name and namespace, with its value in `object`.
+pub(crate) fn selectable_fields(resource: &str, object: &Value) -> Vec<(&'static str, String)> {
+    own_fields(resource)
+        .iter()
+        .filter(|(field, _)| !field.starts_with("metadata."))
+        .map(|(field, source)| (*field, source.read(object).into_owned()))
+        .collect()
+}
+
 /// Where the value of a field comes from.
 #[derive(Clone, Copy, Debug)]
 enum Source {
