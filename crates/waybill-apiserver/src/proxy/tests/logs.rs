@@ -20,7 +20,7 @@ async fn logs_follow_until_the_client_goes() {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_reading_a_log_stops_the_node() {
+async fn dropping_the_body_of_a_log_ends_the_connection_to_the_node() {
     let body = Bytes::from(vec![b'x'; 16 << 20]);
     let authority = Authority::new();
     let script = Script::Answer(StatusCode::OK, "", body);
@@ -29,7 +29,7 @@ async fn a_client_that_stops_reading_a_log_stops_the_node() {
     let target = NodeTarget::container_logs(POD, "main", &PodLogOptions::default());
     let mut response = proxy.stream(&address(node.address), &target).await;
     assert!(response.frame().await.unwrap().unwrap().is_data());
-    // The rest waits at the node; dropping the body ends its connection.
+    // Most of the body has not been read.
     drop(response);
     node.all_closed().await;
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// EXEC-19 EXEC-21 EXEC-55
+/// EXEC-19 EXEC-55
 #[tokio::test]
 async fn the_node_gets_the_audit_id_for_websocket_and_spdy() {
     for (method, headers) in [("GET", WEBSOCKET), ("POST", SPDY)] {
