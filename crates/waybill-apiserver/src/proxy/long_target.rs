@@ -236,7 +236,8 @@ fn cut(read: &Bytes, line_end: usize) -> Option<(RequestTarget, Bytes)> {
     let line = read.get(..line_end)?;
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let (method, target, _) = (parts.next()?, parts.next()?, parts.next()?);
-    if target.len() <= URI_LIMIT || !target.iter().all(u8::is_ascii_graphic) {
+    let long = target.len() > URI_LIMIT && line_end <= REQUEST_LINE_LIMIT;
+    if !long || !target.iter().all(u8::is_ascii_graphic) {
         return None;
     }
     let text = str::from_utf8(target).ok()?;

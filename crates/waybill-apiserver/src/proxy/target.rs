@@ -25,7 +25,7 @@ impl NodeTarget {
     }
 
     /// The streams of a running container.
-    pub(crate) fn attach(pod: PodPath<'_>, container: &str, options: PodAttachOptions) -> Self {
+    pub(crate) fn attach(pod: PodPath<'_>, container: &str, options: &PodAttachOptions) -> Self {
         let flags = [
             ("input", options.stdin),
             ("output", options.stdout),
@@ -117,7 +117,7 @@ mod tests {
     fn attach_and_port_forward_use_the_names_of_the_kubelet() {
         let options = PodAttachOptions::from_query("stdin=true&stdout=1&tty=true&stderr=false");
         assert_eq!(
-            NodeTarget::attach(POD, "main", options.unwrap()).expose(),
+            NodeTarget::attach(POD, "main", &options.unwrap()).expose(),
             "/attach/default/web/main?input=1&output=1&tty=1"
         );
         let options = PodPortForwardOptions::from_query("ports=80&ports=443").unwrap();
