@@ -75,7 +75,7 @@ impl PodEnvSpec {
     }
 
     /// Every source of a variable, in all containers.
-    fn sources(&self) -> impl Iterator<Item = &EnvVarSource> {
+    pub fn sources(&self) -> impl Iterator<Item = &EnvVarSource> {
         self.all_containers()
             .flat_map(|(_, _, container)| &container.env)
             .filter_map(|variable| variable.value_from.as_ref())

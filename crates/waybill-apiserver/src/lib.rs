@@ -37,4 +37,5 @@ mod store;
 mod table;
 mod token_objects;
 
+pub use self::authn::local::socket::{SocketError, fetch_credential};
 pub use self::server::{Config, Server, ServerError, StoreConfig};

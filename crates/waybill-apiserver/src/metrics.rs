@@ -62,23 +62,24 @@ impl Metrics {
     pub(crate) fn new(gates: FeatureGates) -> Self {
         let mut registry = Registry::default();
         let requests = Family::default();
-        let durations = Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16)));
+        let durations: Family<DurationLabels, Histogram> =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16)));
         let audit_ids = Family::default();
         let features: Family<GateLabels, Gauge> = Family::default();
         for state in gates.iter() {
             let labels = GateLabels { name: state.gate.name(), stage: state.stage.as_str() };
             features.get_or_create(&labels).set(i64::from(state.enabled));
         }
-        registry.register("apiserver_request", "Requests by verb, resource and code", Clone::clone(&requests));
+        registry.register("apiserver_request", "Requests by verb, resource and code", Family::clone(&requests));
         registry.register(
             "apiserver_request_duration_seconds",
             "How long requests took until their answer began",
-            Clone::clone(&durations),
+            Family::clone(&durations),
         );
         registry.register(
             "apiserver_exec_audit_id_injected",
             "Exec requests by what was done about their audit ID",
-            Clone::clone(&audit_ids),
+            Family::clone(&audit_ids),
         );
         registry.register("kubernetes_feature_enabled", "Feature gates", features);
         Self { registry: Mutex::new(registry), requests, durations, audit_ids }

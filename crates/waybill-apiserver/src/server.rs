@@ -216,8 +216,7 @@ async fn load_objects(config: &Config, authorizer: &Arc<Authorizer>) -> Result<O
             Arc::new(opened.map_err(during("opening the store"))?)
         }
         StoreConfig::Etcd(urls) => {
-            let config = EtcdConfig { endpoints: urls.clone(), ..EtcdConfig::default() };
-            Arc::new(Etcd::open(config).await.map_err(during("connecting to etcd"))?)
+            Arc::new(Etcd::open(EtcdConfig::new(urls.clone())).await.map_err(during("connecting to etcd"))?)
         }
     };
     let authorizer = Arc::clone(authorizer);

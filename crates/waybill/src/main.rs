@@ -1,7 +1,9 @@
 //! The one binary. This file parses the command line and turns results into exit codes:
 //! 0 success, 1 failure, 2 usage.
 
+mod apiserver;
 mod envfile;
+mod login;
 
 use std::{
     io::{self, Write},
@@ -21,7 +23,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Apiserver(apiserver::Args),
     Envfile(envfile::Args),
+    Login(login::Args),
 }
 
 fn main() -> ExitCode {
@@ -34,7 +38,9 @@ fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
+        Command::Apiserver(args) => apiserver::run(args),
         Command::Envfile(args) => envfile::run(args),
+        Command::Login(args) => login::run(&args),
     };
     match result {
         Ok(outcome) => outcome.into(),

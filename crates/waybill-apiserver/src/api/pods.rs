@@ -194,7 +194,7 @@ impl Api {
             "attach" => {
                 let options = PodAttachOptions::from_query(query)
                     .map_err(|error| Status::bad_request(error.to_string()))?;
-                NodeTarget::attach(path, &container(&pod, &options.container)?, options)
+                NodeTarget::attach(path, &container(&pod, &options.container)?, &options)
             }
             "portforward" => {
                 let options = PodPortForwardOptions::from_query(query)
@@ -204,7 +204,12 @@ impl Api {
             _ => {
                 let options = PodLogOptions::from_query(query)
                     .map_err(|error| Status::bad_request(error.to_string()))?;
-                let container = container(&pod, options.container())?;
+                let container = container(&pod, &options.container)?;
+                let errors = options.validate();
+                if !errors.is_empty() {
+                    let subject = Subject { group: "", kind: "PodLogOptions", name: &route.name };
+                    return Err(Status::invalid(subject, &errors));
+                }
                 NodeTarget::container_logs(path, &container, &options)
             }
         };

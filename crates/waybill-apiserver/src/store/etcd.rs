@@ -51,6 +51,19 @@ pub(crate) struct EtcdConfig {
     pub(super) history: Limits,
 }
 
+impl EtcdConfig {
+    /// The members at `endpoints`, with defaults for all else.
+    pub(crate) fn new(endpoints: Vec<String>) -> Self {
+        Self {
+            endpoints,
+            prefix: "/waybill".to_owned(),
+            tls: None,
+            timeout: Duration::from_secs(10),
+            history: Limits::default(),
+        }
+    }
+}
+
 /// How etcd and we prove who we are.
 pub(crate) struct EtcdTls {
     /// Who signs etcd's certificates, in PEM.

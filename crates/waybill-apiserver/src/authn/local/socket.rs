@@ -102,7 +102,7 @@ impl Drop for LocalSocket {
 }
 
 /// Asks the server at `path` for a credential: what `waybill login` prints.
-pub(crate) async fn fetch_credential(
+pub async fn fetch_credential(
     path: &Path,
     patience: Duration,
 ) -> Result<SecretBytes, SocketError> {
@@ -125,7 +125,7 @@ pub(crate) async fn fetch_credential(
 /// A step on the socket that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step} the local socket {}", path.display())]
-pub(crate) struct SocketError {
+pub struct SocketError {
     step: &'static str,
     path: PathBuf,
     #[source]

@@ -1,0 +1,131 @@
+//! `waybill apiserver`: the API server as a process of its own.
+
+use std::{
+    fs,
+    io::{self, Write},
+    net::SocketAddr,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use waybill_api::gates::{FeatureGates, KubeVersion};
+use waybill_apiserver::{Config, Server, StoreConfig};
+
+use crate::Outcome;
+
+/// Run a Kubernetes API server.
+///
+/// Keys, certificates, the embedded store and the audit log live in the state directory, which also
+/// gets a kubeconfig. That kubeconfig holds no credential: it runs `waybill login`, which gets a
+/// short-lived token for your Unix user from a socket in the state directory.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  waybill apiserver --state-dir /var/lib/waybill &
+  kubectl --kubeconfig /var/lib/waybill/kubeconfig get namespaces")]
+pub(crate) struct Args {
+    /// Directory for everything the server keeps; made if it is missing.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]
+    state_dir: PathBuf,
+
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    listen: SocketAddr,
+
+    /// Where objects are kept: `embedded`, or `etcd=URL[,URL…]`.
+    #[arg(long, value_name = "STORE", default_value = "embedded", value_parser = parse_store)]
+    store: StoreConfig,
+
+    /// The Kubernetes version whose defaults apply.
+    #[arg(long, value_name = "VERSION", value_parser = KubeVersion::parse, default_value_t)]
+    emulated_version: KubeVersion,
+
+    /// Feature gates, as `A=true,B=false`.
+    #[arg(long, value_name = "GATES", default_value = "")]
+    feature_gates: String,
+
+    /// Static tokens, one `token,user,uid,"group1,group2"` per line.
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+
+    /// Which requests are recorded, as an audit.k8s.io/v1 Policy; without one, a built-in policy.
+    #[arg(long, value_name = "FILE")]
+    audit_policy_file: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: Args) -> Result<Outcome> {
+    let gates = FeatureGates::parse(&args.feature_gates, args.emulated_version)?;
+    fs::create_dir_all(&args.state_dir)
+        .with_context(|| format!("creating {}", args.state_dir.display()))?;
+    let state_dir = fs::canonicalize(&args.state_dir)?;
+    let config = Config {
+        state_dir: state_dir.clone(),
+        listen: args.listen,
+        store: args.store,
+        gates,
+        token_file: args.token_auth_file,
+        audit_policy: args.audit_policy_file,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let server = Server::start(config).await?;
+        let kubeconfig = write_kubeconfig(&state_dir, &server)?;
+        writeln!(io::stdout(), "serving on https://{}", server.address())?;
+        writeln!(io::stdout(), "try: kubectl --kubeconfig {} get ns", kubeconfig.display())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            result = tokio::signal::ctrl_c() => result?,
+            _ = terminate.recv() => {}
+        }
+        server.stop().await;
+        Ok(Outcome::Success)
+    })
+}
+
+fn parse_store(text: &str) -> Result<StoreConfig, String> {
+    match text.split_once('=') {
+        None if text == "embedded" => Ok(StoreConfig::Embedded),
+        Some(("etcd", urls)) if !urls.is_empty() => {
+            Ok(StoreConfig::Etcd(urls.split(',').map(str::to_owned).collect()))
+        }
+        _ => Err("expected `embedded` or `etcd=URL[,URL…]`".to_owned()),
+    }
+}
+
+/// Writes a kubeconfig whose user is our own credential plugin.
+fn write_kubeconfig(state_dir: &Path, server: &Server) -> Result<PathBuf> {
+    let path = state_dir.join("kubeconfig");
+    let certificate = state_dir.join("ca.crt");
+    write(&certificate, server.ca_certificate().as_bytes(), 0o644)?;
+    let program = std::env::current_exe().context("finding this program")?;
+    // JSON is YAML, and quoting is right by construction.
+    let kubeconfig = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "waybill", "cluster": {
+            "server": format!("https://{}", server.address()),
+            "certificate-authority": certificate,
+        }}],
+        "users": [{"name": "waybill", "user": {"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": program,
+            "args": ["login", "--socket", server.login_socket()],
+            "interactiveMode": "Never",
+        }}}],
+        "contexts": [{"name": "waybill", "context": {"cluster": "waybill", "user": "waybill"}}],
+        "current-context": "waybill",
+    });
+    write(&path, &serde_json::to_vec_pretty(&kubeconfig)?, 0o644)?;
+    Ok(path)
+}
+
+fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let write = || -> io::Result<()> {
+        let mut options = fs::File::options();
+        let mut file = options.write(true).create(true).truncate(true).mode(mode).open(path)?;
+        file.write_all(content)
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
