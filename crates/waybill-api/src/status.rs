@@ -7,9 +7,15 @@ use serde::{Deserialize, Serialize};
 use crate::field::FieldError;
 
 /// `v1.Status`, the answer to a request that failed or has no object to show.
+///
+/// It is one pointer wide, because most functions that return it as an error succeed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Status(Box<Body>);
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
+struct Body {
     api_version: String,
     kind: String,
     metadata: Metadata,
@@ -125,7 +131,7 @@ impl Status {
     /// 200: done, and there is no object to show.
     pub fn success(details: StatusDetails) -> Self {
         let mut status = Self::failure(200, "", String::new(), Some(details));
-        status.status = "Success".to_owned();
+        status.0.status = "Success".to_owned();
         status
     }
 
@@ -168,7 +174,8 @@ impl Status {
 
     /// 405: the resource has no such verb.
     pub fn method_not_allowed(target: Target<'_>, verb: &str) -> Self {
-        let message = format!("{verb} is not supported on resources of kind {:?}", target.qualified());
+        let message =
+            format!("{verb} is not supported on resources of kind {:?}", target.qualified());
         Self::failure(405, "MethodNotAllowed", message, Some(target.details()))
     }
 
@@ -233,26 +240,26 @@ impl Status {
 
     /// The HTTP status code.
     pub fn code(&self) -> u16 {
-        self.code
+        self.0.code
     }
 
     /// The machine-readable reason.
     pub fn reason(&self) -> &str {
-        &self.reason
+        &self.0.reason
     }
 
     /// The failure in words.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// What it was about, if known.
     pub fn details(&self) -> Option<&StatusDetails> {
-        self.details.as_ref()
+        self.0.details.as_ref()
     }
 
     fn failure(code: u16, reason: &str, message: String, details: Option<StatusDetails>) -> Self {
-        Self {
+        Self(Box::new(Body {
             api_version: "v1".to_owned(),
             kind: "Status".to_owned(),
             metadata: Metadata {},
@@ -261,7 +268,7 @@ impl Status {
             reason: reason.to_owned(),
             details,
             code,
-        }
+        }))
     }
 }
 

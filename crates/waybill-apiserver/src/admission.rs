@@ -34,14 +34,22 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// Fills in what depends on other objects.
-    pub(crate) fn mutate_create(&self, change: Change<'_>, document: &mut Value) -> Result<(), Status> {
+    pub(crate) fn mutate_create(
+        &self,
+        change: Change<'_>,
+        document: &mut Value,
+    ) -> Result<(), Status> {
         if is_pod(change) {
             self.set_service_account(change, document)?;
         }
         Ok(())
     }
 
-    pub(crate) fn validate_create(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
+    pub(crate) fn validate_create(
+        &self,
+        change: Change<'_>,
+        document: &Value,
+    ) -> Result<(), Status> {
         self.check_namespace(change, document)?;
         self.check_roles(change, None, document)?;
         self.check_node(change, document)?;
@@ -64,7 +72,11 @@ impl Admission {
         }
     }
 
-    pub(crate) fn validate_delete(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
+    pub(crate) fn validate_delete(
+        &self,
+        change: Change<'_>,
+        document: &Value,
+    ) -> Result<(), Status> {
         let name = metadata(document, "name");
         if change.route.resource.plural == "namespaces" && KEPT_NAMESPACES.contains(&name) {
             return Err(forbidden(change, name, "this namespace may not be deleted"));
@@ -95,7 +107,12 @@ impl Admission {
     }
 
     /// Nobody hands out rights that they do not have.
-    fn check_roles(&self, change: Change<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+    fn check_roles(
+        &self,
+        change: Change<'_>,
+        old: Option<&Value>,
+        new: &Value,
+    ) -> Result<(), Status> {
         if change.route.resource.group != RBAC_GROUP {
             return Ok(());
         }

@@ -10,9 +10,9 @@ use std::{net::IpAddr, sync::Arc};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
-use waybill_api::{gates::FeatureGates, status::Status};
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
+use waybill_api::{gates::FeatureGates, status::Status};
 use waybill_core::chain::Chain;
 
 pub(crate) use self::nonresource::open_api;
@@ -22,7 +22,7 @@ use crate::{
     authz::{Authorizer, FieldTerm, forbidden},
     http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
     metrics::Metrics,
-    proxy::{NodeProxy, ProxyAnswer, splice::StreamEnd},
+    proxy::{NodeProxy, ProxyAnswer, long_target, splice::StreamEnd},
     query::Query,
     read::{Reader, View, WatchOptions, watch_lines},
     request::{Action, Target, User},
@@ -84,7 +84,11 @@ impl Service for Api {
     ) -> Response<Body> {
         let started = std::time::Instant::now();
         let (path, raw_query) =
-            (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+            (request.uri().path().to_owned(), long_target::query(&request).to_owned());
+        let uri = match raw_query.as_str() {
+            "" => path.clone(),
+            query => format!("{path}?{query}"),
+        };
         let method = request.method().clone();
         let headers = request.headers().clone();
         let query = Query::parse(&raw_query);
@@ -105,7 +109,7 @@ impl Service for Api {
             user,
             impersonated: None,
             action: &action,
-            uri: request.uri().path_and_query().map_or("", |uri| uri.as_str()),
+            uri: &uri,
             source_ips: &source,
             user_agent: text_header(&headers, header::USER_AGENT),
             lifetime,
@@ -235,7 +239,7 @@ impl Api {
                 | ("patch", &Method::PATCH)
                 | ("delete" | "deletecollection", &Method::DELETE)
         );
-        let name_fits = (verb == "create") != !route.name.is_empty() || verb != "create";
+        let name_fits = verb != "create" || route.name.is_empty();
         if !method_fits || !name_fits || !route.resource.verbs.contains(&verb) {
             return Err(Status::method_not_allowed(route.status_target(), verb));
         }
@@ -257,7 +261,8 @@ impl Api {
             "watch" => {
                 let options = WatchOptions::parse(route, context.query)?;
                 let clock = Arc::clone(&self.clock);
-                let lines = watch_lines(&self.reader, route.resource, options, view(&context)?, clock)?;
+                let lines =
+                    watch_lines(&self.reader, route.resource, options, view(&context)?, clock)?;
                 Ok(Answer::stream(lines))
             }
             _ => self.write(route, verb, context, request).await,

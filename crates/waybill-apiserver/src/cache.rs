@@ -70,7 +70,12 @@ impl Cache {
     }
 
     /// Applies one change; `None` deletes. Changes come in the order of their revisions.
-    pub(crate) fn apply(&self, key: ObjectKey, revision: ResourceVersion, new: Option<CachedObject>) {
+    pub(crate) fn apply(
+        &self,
+        key: ObjectKey,
+        revision: ResourceVersion,
+        new: Option<CachedObject>,
+    ) {
         let mut state = self.write();
         let state = &mut *state;
         state.revision = revision;
@@ -143,8 +148,10 @@ impl Cache {
     /// All objects as they are now, and the changes from now on, without a gap between.
     pub(crate) fn list_and_watch(&self) -> (Listing, Watcher) {
         let mut state = self.write();
-        let listing =
-            Listing { objects: state.objects.values().cloned().collect(), revision: state.revision };
+        let listing = Listing {
+            objects: state.objects.values().cloned().collect(),
+            revision: state.revision,
+        };
         let (sender, receiver) = mpsc::channel(PENDING);
         state.watchers.push(sender);
         (listing, Watcher::new(VecDeque::new(), receiver))

@@ -16,7 +16,12 @@ pub(crate) use self::basics::ensure_basics;
 use crate::{api::Api, request::User};
 
 /// Starts every controller; they end with `stop`.
-pub(crate) fn start(api: &Arc<Api>, ca_certificate: &str, tasks: &TaskTracker, stop: &CancellationToken) {
+pub(crate) fn start(
+    api: &Arc<Api>,
+    ca_certificate: &str,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) {
     let until = |future: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
         let stop = stop.clone();
         tasks.spawn(async move {

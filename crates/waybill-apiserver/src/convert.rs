@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::registry::Resource;
+use crate::{document::put, registry::Resource};
 
 /// Fields of an event: in the core group, and in `events.k8s.io`.
 const EVENT_FIELDS: &[(&str, &str)] = &[
@@ -27,7 +27,7 @@ pub(crate) fn to_storage(resource: &'static Resource, mut document: Value) -> Va
     if resource.group == "events.k8s.io" {
         rename(&mut document, |(core, events)| (events, core));
     }
-    document["apiVersion"] = stored.api_version().into();
+    put(&mut document, "/apiVersion", stored.api_version());
     document
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn from_storage(resource: &'static Resource, mut document: Value) -> 
     if resource.group == "events.k8s.io" {
         rename(&mut document, |(core, events)| (core, events));
     }
-    document["apiVersion"] = resource.api_version().into();
+    put(&mut document, "/apiVersion", resource.api_version());
     document
 }
 

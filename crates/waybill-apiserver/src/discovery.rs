@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::registry::{RESOURCES, Resource, api_version, group_versions};
+use crate::{
+    document::put,
+    registry::{RESOURCES, Resource, api_version, group_versions},
+};
 
 /// The document at `path`, if it is one of discovery.
 pub(crate) fn document(path: &str) -> Option<Value> {
@@ -21,8 +24,8 @@ pub(crate) fn document(path: &str) -> Option<Value> {
         })),
         ["apis", name] if groups().contains(name) => {
             let mut document = group(name);
-            document["kind"] = "APIGroup".into();
-            document["apiVersion"] = "v1".into();
+            put(&mut document, "/kind", "APIGroup");
+            put(&mut document, "/apiVersion", "v1");
             Some(document)
         }
         ["apis", group, version] => resource_list(group, version),
@@ -71,10 +74,10 @@ fn with_subresources(resource: &'static Resource) -> Vec<Value> {
         "verbs": resource.verbs,
     });
     if !resource.short_names.is_empty() {
-        row["shortNames"] = json!(resource.short_names);
+        put(&mut row, "/shortNames", json!(resource.short_names));
     }
     if !resource.categories.is_empty() {
-        row["categories"] = json!(resource.categories);
+        put(&mut row, "/categories", json!(resource.categories));
     }
     let mut rows = vec![row];
     for subresource in resource.subresources {
@@ -87,8 +90,8 @@ fn with_subresources(resource: &'static Resource) -> Vec<Value> {
             "verbs": subresource.verbs,
         });
         if let Some((group, version)) = subresource.group_version {
-            row["group"] = group.into();
-            row["version"] = version.into();
+            put(&mut row, "/group", group);
+            put(&mut row, "/version", version);
         }
         rows.push(row);
     }
@@ -112,10 +115,7 @@ mod tests {
         }
         assert_eq!(document("/apis").unwrap()["kind"], "APIGroupList");
         assert_eq!(document("/api").unwrap()["versions"], json!(["v1"]));
-        assert_eq!(
-            document("/apis/storage.k8s.io").unwrap()["preferredVersion"]["version"],
-            "v1"
-        );
+        assert_eq!(document("/apis/storage.k8s.io").unwrap()["preferredVersion"]["version"], "v1");
         assert_eq!(document("/apis/none"), None);
         assert_eq!(document("/healthz"), None);
     }
@@ -123,8 +123,12 @@ mod tests {
     #[test]
     fn subresources_stand_beside_their_resource() {
         let core = document("/api/v1").unwrap();
-        let names: Vec<_> =
-            core["resources"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+        let names: Vec<_> = core["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["name"].as_str().unwrap())
+            .collect();
         for wanted in ["pods", "pods/exec", "pods/log", "pods/status", "serviceaccounts/token"] {
             assert!(names.contains(&wanted), "{wanted}");
         }

@@ -1,21 +1,55 @@
-//! Reading and writing the metadata of JSON objects.
+//! Reading and writing JSON objects without surprises: what is missing reads as null, and writing
+//! makes the way.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use waybill_core::id::ResourceVersion;
+
+/// What stands at `pointer`, as `/spec/nodeName`; null if nothing does.
+pub(crate) fn at<'a>(document: &'a Value, pointer: &str) -> &'a Value {
+    document.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+/// The text at `pointer`; empty if there is none.
+pub(crate) fn text<'a>(document: &'a Value, pointer: &str) -> &'a str {
+    at(document, pointer).as_str().unwrap_or_default()
+}
+
+/// The items of the list at `pointer`; none if there is no list.
+pub(crate) fn items<'a>(document: &'a Value, pointer: &str) -> &'a [Value] {
+    at(document, pointer).as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The place at `pointer`, to be changed. Whatever on the way is no object becomes one.
+pub(crate) fn at_mut<'a>(document: &'a mut Value, pointer: &str) -> &'a mut Value {
+    let mut place = document;
+    for name in pointer.split('/').skip(1) {
+        place = fields(place).entry(name).or_insert(Value::Null);
+    }
+    place
+}
+
+/// Sets what stands at `pointer`.
+pub(crate) fn put(document: &mut Value, pointer: &str, value: impl Into<Value>) {
+    *at_mut(document, pointer) = value.into();
+}
 
 /// The text at `metadata.<field>`; empty if there is none.
 pub(crate) fn metadata<'a>(document: &'a Value, field: &str) -> &'a str {
-    document["metadata"][field].as_str().unwrap_or_default()
+    let found = document.get("metadata").and_then(|metadata| metadata.get(field));
+    found.and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Sets `metadata.<field>`; `metadata` is made if it is missing.
+/// Sets `metadata.<field>`.
 pub(crate) fn set_metadata(document: &mut Value, field: &str, value: impl Into<Value>) {
-    metadata_mut(document).insert(field.to_owned(), value.into());
+    fields(at_mut(document, "/metadata")).insert(field.to_owned(), value.into());
 }
 
 /// Removes `metadata.<field>`.
 pub(crate) fn remove_metadata(document: &mut Value, field: &str) {
-    metadata_mut(document).remove(field);
+    if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove(field);
+    }
 }
 
 /// Whether the object has been marked for deletion.
@@ -25,9 +59,9 @@ pub(crate) fn is_terminating(document: &Value) -> bool {
 
 /// Whether something still has to happen before the object may go.
 pub(crate) fn has_finalizers(document: &Value) -> bool {
-    let some = |value: &Value| value.as_array().is_some_and(|finalizers| !finalizers.is_empty());
-    some(&document["metadata"]["finalizers"])
-        || (document["kind"] == "Namespace" && some(&document["spec"]["finalizers"]))
+    !items(document, "/metadata/finalizers").is_empty()
+        || (text(document, "/kind") == "Namespace"
+            && !items(document, "/spec/finalizers").is_empty())
 }
 
 /// A time as Kubernetes writes it in metadata: whole seconds, UTC.
@@ -36,21 +70,17 @@ pub(crate) fn time(now: Timestamp) -> String {
 }
 
 /// The object with the resource version of its last write.
-pub(crate) fn with_version(mut document: Value, version: impl ToString) -> Value {
+pub(crate) fn with_version(mut document: Value, version: ResourceVersion) -> Value {
     set_metadata(&mut document, "resourceVersion", version.to_string());
     document
 }
 
-fn metadata_mut(document: &mut Value) -> &mut Map<String, Value> {
-    if !document.is_object() {
-        *document = Value::Object(Map::new());
+fn fields(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
     }
-    let metadata = &mut document["metadata"];
-    if !metadata.is_object() {
-        *metadata = Value::Object(Map::new());
-    }
-    match metadata {
-        Value::Object(map) => map,
+    match value {
+        Value::Object(fields) => fields,
         _ => unreachable!("it was made an object above"),
     }
 }

@@ -70,7 +70,11 @@ impl Metrics {
             let labels = GateLabels { name: state.gate.name(), stage: state.stage.as_str() };
             features.get_or_create(&labels).set(i64::from(state.enabled));
         }
-        registry.register("apiserver_request", "Requests by verb, resource and code", Family::clone(&requests));
+        registry.register(
+            "apiserver_request",
+            "Requests by verb, resource and code",
+            Family::clone(&requests),
+        );
         registry.register(
             "apiserver_request_duration_seconds",
             "How long requests took until their answer began",

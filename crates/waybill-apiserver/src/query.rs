@@ -57,9 +57,7 @@ impl DryRun {
             [] => Ok(Self::No),
             [value] if value.is_empty() => Ok(Self::No),
             [value] if value == "All" => Ok(Self::All),
-            _ => Err(Status::bad_request(
-                "dryRun: Unsupported value: supported values: \"All\"",
-            )),
+            _ => Err(Status::bad_request("dryRun: Unsupported value: supported values: \"All\"")),
         }
     }
 }
@@ -88,9 +86,8 @@ impl From {
             }
             "" => return Ok(Self::Newest),
             "0" => return Ok(Self::Any),
-            text => ResourceVersion::parse(text).map_err(|_| {
-                Status::bad_request(format!("invalid resource version {text:?}"))
-            })?,
+            text => ResourceVersion::parse(text)
+                .map_err(|_| Status::bad_request(format!("invalid resource version {text:?}")))?,
         };
         match matching {
             "" | "NotOlderThan" => Ok(Self::NotOlderThan(version)),

@@ -11,7 +11,7 @@ use waybill_api::status::Status;
 
 pub(crate) use self::{
     pages::Pages,
-    view::{Form, View},
+    view::View,
     watch::{WatchOptions, watch_lines},
 };
 use crate::{
@@ -52,8 +52,9 @@ pub(crate) struct Selection {
 
 impl Selection {
     pub(crate) fn parse(route: &ResourceRoute, query: &Query) -> Result<Self, Status> {
-        let labels = LabelSelector::parse(query.text("labelSelector"))
-            .map_err(|error| Status::bad_request(format!("unable to parse requirement: {error}")))?;
+        let labels = LabelSelector::parse(query.text("labelSelector")).map_err(|error| {
+            Status::bad_request(format!("unable to parse requirement: {error}"))
+        })?;
         let fields = FieldSelector::parse(query.text("fieldSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         check_fields(route.resource.plural, &fields)

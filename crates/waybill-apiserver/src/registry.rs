@@ -119,8 +119,12 @@ const NO_BULK: &[&str] = &["create", "delete", "get", "list", "patch", "update",
 
 const CREATE: &[&str] = &["create"];
 
-const STATUS: Subresource =
-    Subresource { name: "status", group_version: None, kind: "", verbs: &["get", "patch", "update"] };
+const STATUS: Subresource = Subresource {
+    name: "status",
+    group_version: None,
+    kind: "",
+    verbs: &["get", "patch", "update"],
+};
 
 const fn connect(name: &'static str, kind: &'static str) -> Subresource {
     Subresource { name, group_version: None, kind, verbs: &["create", "get"] }
@@ -152,13 +156,7 @@ pub(crate) static RESOURCES: &[Resource] = &[
         short_names: &["cm"],
         ..BASE
     },
-    Resource {
-        plural: "events",
-        singular: "event",
-        kind: "Event",
-        short_names: &["ev"],
-        ..BASE
-    },
+    Resource { plural: "events", singular: "event", kind: "Event", short_names: &["ev"], ..BASE },
     Resource {
         plural: "namespaces",
         singular: "namespace",
@@ -209,12 +207,7 @@ pub(crate) static RESOURCES: &[Resource] = &[
         ],
         ..BASE
     },
-    Resource {
-        plural: "podtemplates",
-        singular: "podtemplate",
-        kind: "PodTemplate",
-        ..BASE
-    },
+    Resource { plural: "podtemplates", singular: "podtemplate", kind: "PodTemplate", ..BASE },
     Resource { plural: "secrets", singular: "secret", kind: "Secret", ..BASE },
     Resource {
         plural: "serviceaccounts",
@@ -301,12 +294,7 @@ pub(crate) static RESOURCES: &[Resource] = &[
         scope: Scope::Cluster,
         ..RBAC
     },
-    Resource {
-        plural: "rolebindings",
-        singular: "rolebinding",
-        kind: "RoleBinding",
-        ..RBAC
-    },
+    Resource { plural: "rolebindings", singular: "rolebinding", kind: "RoleBinding", ..RBAC },
     Resource { plural: "roles", singular: "role", kind: "Role", ..RBAC },
     Resource {
         group: "storage.k8s.io",

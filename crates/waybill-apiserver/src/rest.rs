@@ -101,7 +101,9 @@ fn modified_by_others(change: Change<'_>) -> Status {
 fn store_failure(error: &CommitError) -> Status {
     tracing::error!(error = %Chain(error), "a write failed");
     match error {
-        CommitError::Slow => Status::timeout("the change is stored, but reading it back took too long"),
+        CommitError::Slow => {
+            Status::timeout("the change is stored, but reading it back took too long")
+        }
         CommitError::Conflict(_) | CommitError::Store(_) => {
             Status::unavailable("the store cannot be written at the moment, try again")
         }

@@ -109,7 +109,7 @@ fn parse_resource(path: &str) -> Option<ResourceRoute> {
         [namespaces, namespace, plural, rest @ ..]
             if namespaces == "namespaces" && !is_namespace_part(&group, plural) =>
         {
-            (namespace.clone(), [&[plural.clone()], rest].concat())
+            (namespace.clone(), [std::slice::from_ref(plural), rest].concat())
         }
         rest => (Cow::Borrowed(""), rest.to_vec()),
     };
@@ -177,9 +177,19 @@ mod tests {
     #[test]
     fn other_paths_name_none() {
         for path in [
-            "/", "/api", "/api/v1", "/apis", "/apis/g/v1", "/healthz", "/openapi/v3",
-            "/api/v2/pods", "/api/v1/podz", "/apis/storage.k8s.io/v2/csidrivers",
-            "/api/v1/namespaces/a/nodes/n", "/api/v1/pods/b", "/api/v1/namespaces/a/pods/b/exec/x",
+            "/",
+            "/api",
+            "/api/v1",
+            "/apis",
+            "/apis/g/v1",
+            "/healthz",
+            "/openapi/v3",
+            "/api/v2/pods",
+            "/api/v1/podz",
+            "/apis/storage.k8s.io/v2/csidrivers",
+            "/api/v1/namespaces/a/nodes/n",
+            "/api/v1/pods/b",
+            "/api/v1/namespaces/a/pods/b/exec/x",
             "/api/v1/namespaces/%ff/pods",
         ] {
             check(path, None);

@@ -1,11 +1,6 @@
 //! Puts the parts together, in the order in which they need one another, and takes them apart.
 
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use rustls::RootCertStore;
@@ -207,17 +202,23 @@ impl Drop for Server {
     }
 }
 
-async fn load_objects(config: &Config, authorizer: &Arc<Authorizer>) -> Result<Objects, ServerError> {
+async fn load_objects(
+    config: &Config,
+    authorizer: &Arc<Authorizer>,
+) -> Result<Objects, ServerError> {
     let store: Arc<dyn Store> = match &config.store {
         StoreConfig::Embedded => {
             let path = config.state_dir.join("store");
-            let open = tokio::task::spawn_blocking(move || Embedded::open(&path, Settings::default()));
+            let open =
+                tokio::task::spawn_blocking(move || Embedded::open(&path, Settings::default()));
             let opened = open.await.map_err(during("opening the store"))?;
             Arc::new(opened.map_err(during("opening the store"))?)
         }
-        StoreConfig::Etcd(urls) => {
-            Arc::new(Etcd::open(EtcdConfig::new(urls.clone())).await.map_err(during("connecting to etcd"))?)
-        }
+        StoreConfig::Etcd(urls) => Arc::new(
+            Etcd::open(EtcdConfig::new(urls.clone()))
+                .await
+                .map_err(during("connecting to etcd"))?,
+        ),
     };
     let authorizer = Arc::clone(authorizer);
     let observer = move |resource: &'static Resource, old: Option<&_>, new: Option<&_>| {
@@ -272,7 +273,11 @@ fn authenticator(
     })
 }
 
-fn recorder(config: &Config, metrics: AuditMetrics, clock: &Clock) -> Result<Recorder, ServerError> {
+fn recorder(
+    config: &Config,
+    metrics: AuditMetrics,
+    clock: &Clock,
+) -> Result<Recorder, ServerError> {
     let policy = match &config.audit_policy {
         Some(path) => {
             let what = || format!("reading the audit policy {}", path.display());

@@ -15,7 +15,6 @@ mod history;
 #[cfg(test)]
 mod contract;
 
-
 use std::{fmt, io, path::PathBuf};
 
 use bytes::Bytes;

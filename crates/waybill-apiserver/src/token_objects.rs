@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     authn::service_account::{Existing, ExistingPod, Objects as BoundObjects},
     cache::ObjectKey,
-    document::metadata,
+    document::{metadata, text},
     objects::Objects,
     registry::find,
 };
@@ -30,11 +30,11 @@ impl BoundObjects for TokenObjects {
 
     fn pod(&self, namespace: &str, name: &str) -> Option<ExistingPod> {
         let pod = self.find("pods", namespace, name)?;
-        let text = |field: &str| pod["spec"][field].as_str().unwrap_or_default().to_owned();
+        let spec = |pointer: &str| text(&pod, pointer).to_owned();
         Some(ExistingPod {
             existing: existing(&pod),
-            service_account: text("serviceAccountName"),
-            node: text("nodeName"),
+            service_account: spec("/spec/serviceAccountName"),
+            node: spec("/spec/nodeName"),
         })
     }
 

@@ -12,7 +12,7 @@ use super::{Admission, forbidden};
 use crate::{
     authz::provider_class::{service_account, use_of},
     cache::ObjectKey,
-    document::metadata,
+    document::{at, metadata},
     registry::find,
     rest::Change,
 };
@@ -23,7 +23,7 @@ impl Admission {
         change: Change<'_>,
         pod: &Value,
     ) -> Result<(), Status> {
-        let Ok(spec) = PodEnvSpec::from_value(&pod["spec"]) else { return Ok(()) };
+        let Ok(spec) = PodEnvSpec::from_value(at(pod, "/spec")) else { return Ok(()) };
         for source in spec.sources() {
             if let Some(reference) = &source.csi_secret_ref {
                 self.check_reference(change, pod, reference)
@@ -40,9 +40,8 @@ impl Admission {
         reference: &CsiSecretSelector,
     ) -> Result<(), String> {
         let name = &reference.provider_class_name;
-        let class = self
-            .provider_class(name)
-            .ok_or_else(|| format!("ProviderClass '{name}' not found"))?;
+        let class =
+            self.provider_class(name).ok_or_else(|| format!("ProviderClass '{name}' not found"))?;
         if class.spec.driver != reference.driver {
             return Err(format!("ProviderClass '{name}' is not for driver '{}'", reference.driver));
         }
@@ -51,7 +50,7 @@ impl Admission {
         namespaces.check(namespace).map_err(|denied| denied.to_string())?;
         let fields = class.allowed_fields().map_err(|error| error.to_string())?;
         fields.check(&reference.key).map_err(|denied| denied.to_string())?;
-        let account = pod["spec"]["serviceAccountName"].as_str().unwrap_or("default");
+        let account = at(pod, "/spec/serviceAccountName").as_str().unwrap_or("default");
         if self.may_use(namespace, account, name) {
             Ok(())
         } else {

@@ -6,7 +6,10 @@ use waybill_api::status::Status;
 
 use super::{Admission, forbidden};
 use crate::{
-    cache::ObjectKey, document::metadata, registry::find, rest::Change,
+    cache::ObjectKey,
+    document::{at, at_mut, metadata, put},
+    registry::find,
+    rest::Change,
 };
 
 /// Where a container finds its token, the cluster's certificate and its namespace.
@@ -21,16 +24,16 @@ impl Admission {
         change: Change<'_>,
         pod: &mut Value,
     ) -> Result<(), Status> {
-        let spec = &mut pod["spec"];
+        let spec = at_mut(pod, "/spec");
         if !spec.is_object() {
             return Ok(());
         }
-        let name = match spec["serviceAccountName"].as_str() {
+        let name = match at(spec, "/serviceAccountName").as_str() {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => "default".to_owned(),
         };
-        spec["serviceAccountName"] = name.as_str().into();
-        spec["serviceAccount"] = name.as_str().into();
+        put(spec, "/serviceAccountName", name.as_str());
+        put(spec, "/serviceAccount", name.as_str());
         let account = find("", "v1", "serviceaccounts")
             .and_then(|resource| self.objects.cache(resource))
             .and_then(|cache| cache.get(&ObjectKey::new(&change.route.namespace, &name)));
@@ -42,13 +45,13 @@ impl Admission {
             return Err(forbidden(change, metadata(pod, "name"), &why));
         };
         let account = account.document();
-        let spec = &mut pod["spec"];
-        if spec["imagePullSecrets"].is_null() && account["imagePullSecrets"].is_array() {
-            spec["imagePullSecrets"] = account["imagePullSecrets"].clone();
+        let spec = at_mut(pod, "/spec");
+        if at(spec, "/imagePullSecrets").is_null() && at(&account, "/imagePullSecrets").is_array() {
+            put(spec, "/imagePullSecrets", at(&account, "/imagePullSecrets").clone());
         }
-        let wanted = spec["automountServiceAccountToken"]
+        let wanted = at(spec, "/automountServiceAccountToken")
             .as_bool()
-            .or(account["automountServiceAccountToken"].as_bool())
+            .or(at(&account, "/automountServiceAccountToken").as_bool())
             .unwrap_or(true);
         if wanted {
             mount_token(spec);
@@ -62,8 +65,8 @@ fn mount_token(spec: &mut Value) {
     let suffix: String = Uuid::new_v4().simple().to_string().chars().take(5).collect();
     let volume = format!("kube-api-access-{suffix}");
     let mut mounted = false;
-    for kind in ["containers", "initContainers"] {
-        for container in spec[kind].as_array_mut().into_iter().flatten() {
+    for kind in ["/containers", "/initContainers"] {
+        for container in at_mut(spec, kind).as_array_mut().into_iter().flatten() {
             mounted |= mount_into(container, &volume);
         }
     }
@@ -84,27 +87,30 @@ fn mount_token(spec: &mut Value) {
             }]}},
         ]},
     });
-    match spec["volumes"].as_array_mut() {
-        Some(volumes) => volumes.push(source),
-        None => spec["volumes"] = json!([source]),
-    }
+    push(at_mut(spec, "/volumes"), source);
 }
 
 fn mount_into(container: &mut Value, volume: &str) -> bool {
     if !container.is_object() {
         return false;
     }
-    let mounts = &mut container["volumeMounts"];
-    let taken = mounts.as_array().into_iter().flatten().any(|mount| mount["mountPath"] == TOKEN_PATH);
+    let mounts = at_mut(container, "/volumeMounts");
+    let taken =
+        mounts.as_array().into_iter().flatten().any(|mount| at(mount, "/mountPath") == TOKEN_PATH);
     if taken {
         return false;
     }
     let mount = json!({"name": volume, "readOnly": true, "mountPath": TOKEN_PATH});
-    match mounts.as_array_mut() {
-        Some(mounts) => mounts.push(mount),
-        None => *mounts = json!([mount]),
-    }
+    push(mounts, mount);
     true
+}
+
+/// Adds to a list, which is made if it is missing.
+fn push(list: &mut Value, item: Value) {
+    match list.as_array_mut() {
+        Some(items) => items.push(item),
+        None => *list = json!([item]),
+    }
 }
 
 #[cfg(test)]

@@ -22,9 +22,8 @@ impl Api {
         }
         match path.trim_end_matches('/') {
             "" => Ok(Answer::value(&json!({"paths": paths()}))),
-            "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping" | "/readyz/ping" => {
-                Ok(Answer::text("ok"))
-            }
+            "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping"
+            | "/readyz/ping" => Ok(Answer::text("ok")),
             "/metrics" => Ok(self.metrics.answer()),
             "/version" => Ok(Answer::value(&version(self.gates.emulated_version()))),
             "/openapi/v2" => Ok(self.open_api_v2(context)),
@@ -62,7 +61,13 @@ fn served(resource: &'static Resource) -> ServedKind {
             let (group, version) =
                 subresource.group_version.unwrap_or((resource.group, resource.version));
             let kind = if subresource.kind.is_empty() { resource.kind } else { subresource.kind };
-            ServedSubresource { name: subresource.name, group, version, kind, verbs: subresource.verbs }
+            ServedSubresource {
+                name: subresource.name,
+                group,
+                version,
+                kind,
+                verbs: subresource.verbs,
+            }
         })
         .collect();
     ServedKind {
@@ -102,7 +107,9 @@ fn paths() -> Vec<String> {
             paths.push(format!("/apis/{group}/{version}"));
         }
     }
-    for path in ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"] {
+    for path in
+        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+    {
         paths.push(path.to_owned());
     }
     paths.dedup();

@@ -15,11 +15,13 @@ use super::{Api, Context, Handled, write::decode_as};
 use crate::{
     authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
+    document::{at, items, text},
     http::{Answer, read_body},
     kinds,
     proxy::{
         address::NodeAddress,
         exec::ExecPlan,
+        long_target,
         options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions},
         target::{NodeTarget, PodPath},
     },
@@ -56,11 +58,16 @@ impl Api {
                 let body = super::view(&context)?.object(route.resource, &object, (self.clock)());
                 Ok(Answer::json(StatusCode::OK, body).into())
             }
-            ("status", _) => self.change(route, Part::Status, context, request).await.map(Into::into),
-            ("finalize", _) => self.change(route, Part::Finalize, context, request).await.map(Into::into),
-            ("ephemeralcontainers", _) => {
-                self.change(route, Part::EphemeralContainers, context, request).await.map(Into::into)
+            ("status", _) => {
+                self.change(route, Part::Status, context, request).await.map(Into::into)
             }
+            ("finalize", _) => {
+                self.change(route, Part::Finalize, context, request).await.map(Into::into)
+            }
+            ("ephemeralcontainers", _) => self
+                .change(route, Part::EphemeralContainers, context, request)
+                .await
+                .map(Into::into),
             ("binding", _) => self.bind(route, context, request).await.map(Into::into),
             ("eviction", _) => self.evict(route, context, request).await.map(Into::into),
             ("token", _) => self.token(route, context, request).await.map(Into::into),
@@ -109,9 +116,10 @@ impl Api {
         let bound = |old: &Value| {
             kinds::bind(old, binding).map_err(|refused| match refused {
                 kinds::BindError::Conflict(why) => Status::conflict(pods.status_target(), why),
-                kinds::BindError::Invalid(errors) => {
-                    Status::invalid(Subject { group: "", kind: "Binding", name: &pods.name }, &errors)
-                }
+                kinds::BindError::Invalid(errors) => Status::invalid(
+                    Subject { group: "", kind: "Binding", name: &pods.name },
+                    &errors,
+                ),
             })
         };
         self.rest.update(change, Part::Status, bound).await.map(drop)
@@ -125,9 +133,11 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let eviction = self.body_of(route, &context, request, "policy", "Eviction").await?;
-        let options = eviction["deleteOptions"].to_string();
-        let options = if eviction["deleteOptions"].is_object() { options.as_bytes() } else { b"" };
-        let (options, said) = DeleteOptions::parse(options, None)?;
+        let options = match at(&eviction, "/deleteOptions") {
+            Value::Null => String::new(),
+            options => options.to_string(),
+        };
+        let (options, said) = DeleteOptions::parse(options.as_bytes(), None)?;
         let asked = DryRun::parse(context.query.all("dryRun"))?;
         let dry_run = if said == DryRun::All { said } else { asked };
         let pods = ResourceRoute { subresource: String::new(), ..clone_route(route) };
@@ -158,7 +168,9 @@ impl Api {
             now,
         )
         .map_err(|error| token_refusal(&error))?;
-        context.audit.annotate("authentication.kubernetes.io/issued-credential-id", &answer.credential_id);
+        context
+            .audit
+            .annotate("authentication.kubernetes.io/issued-credential-id", &answer.credential_id);
         let warnings = answer.warning.into_iter().collect();
         let body = answer.body.to_string().into();
         Ok(Answer::json(StatusCode::CREATED, body).with_warnings(warnings))
@@ -177,17 +189,19 @@ impl Api {
             self.authorize_upgrade(route, &context)?;
         }
         let path = PodPath { namespace: &route.namespace, name: &route.name };
-        let query = request.uri().query().unwrap_or_default();
+        let query = long_target::query(&request);
         let target = match route.subresource.as_str() {
             "exec" => {
                 let options = PodExecOptions::from_query(query)
                     .map_err(|error| Status::bad_request(error.to_string()))?;
                 let container = container(&pod, &options.container)?;
-                let plan = ExecPlan::new(self.gates, options, Some(context.audit.id()))
-                    .map_err(|errors| {
-                        let subject = Subject { group: "", kind: "PodExecOptions", name: &route.name };
+                let plan = ExecPlan::new(self.gates, options, Some(context.audit.id())).map_err(
+                    |errors| {
+                        let subject =
+                            Subject { group: "", kind: "PodExecOptions", name: &route.name };
                         Status::invalid(subject, &errors)
-                    })?;
+                    },
+                )?;
                 self.metrics.count_injection(plan.injection());
                 plan.target(path, &container)
             }
@@ -223,9 +237,9 @@ impl Api {
 
     /// Where the kubelet of the pod's node listens.
     fn node_address(&self, pod: &Value) -> Result<NodeAddress, Status> {
-        let name = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        let name = text(pod, "/spec/nodeName");
         if name.is_empty() {
-            let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let pod = text(pod, "/metadata/name");
             return Err(Status::bad_request(format!("pod {pod} does not have a host assigned")));
         }
         let node = find("", "v1", "nodes")
@@ -233,20 +247,24 @@ impl Api {
             .and_then(|cache| cache.get(&ObjectKey::new("", name)))
             .ok_or_else(|| Status::internal(format!("node {name:?} not found")))?
             .document();
-        let addresses = node["status"]["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let of_kind = |kind: &str| addresses.iter().find(|address| address["type"] == kind);
+        let addresses = items(&node, "/status/addresses");
+        let of_kind = |kind: &str| addresses.iter().find(|address| at(address, "/type") == kind);
         let host = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"]
             .into_iter()
-            .find_map(|kind| of_kind(kind)?["address"].as_str())
+            .find_map(|kind| of_kind(kind)?.get("address")?.as_str())
             .ok_or_else(|| Status::internal(format!("node {name:?} has no address")))?;
-        let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64();
+        let port = at(&node, "/status/daemonEndpoints/kubeletEndpoint/Port").as_u64();
         let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(KUBELET_PORT);
         NodeAddress::new(host, port)
             .map_err(|_| Status::internal(format!("node {name:?} has an address that is none")))
     }
 
     /// A WebSocket opens with GET; since 1.35 that needs `create` as SPDY always did.
-    fn authorize_upgrade(&self, route: &ResourceRoute, context: &Context<'_>) -> Result<(), Status> {
+    fn authorize_upgrade(
+        &self,
+        route: &ResourceRoute,
+        context: &Context<'_>,
+    ) -> Result<(), Status> {
         let since = KubeVersion::parse("1.35").unwrap_or_default();
         if *context.method != Method::GET || self.gates.emulated_version() < since {
             return Ok(());
@@ -259,13 +277,14 @@ impl Api {
 /// The container that is meant: the one named, the annotated default, or the only one.
 fn container(pod: &Value, wanted: &str) -> Result<String, Status> {
     let names = |kind: &str| -> Vec<&str> {
-        let containers = pod["spec"][kind].as_array().map(Vec::as_slice).unwrap_or_default();
-        containers.iter().filter_map(|container| container["name"].as_str()).collect()
+        let containers = items(pod, kind);
+        containers.iter().filter_map(|container| at(container, "/name").as_str()).collect()
     };
-    let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
-    let regular = names("containers");
+    let pod_name = text(pod, "/metadata/name");
+    let regular = names("/spec/containers");
     let all: Vec<&str> =
-        [&regular[..], &names("initContainers"), &names("ephemeralContainers")].concat();
+        [&regular[..], &names("/spec/initContainers"), &names("/spec/ephemeralContainers")]
+            .concat();
     if !wanted.is_empty() {
         return if all.contains(&wanted) {
             Ok(wanted.to_owned())
@@ -273,7 +292,8 @@ fn container(pod: &Value, wanted: &str) -> Result<String, Status> {
             Err(Status::bad_request(format!("container {wanted} is not valid for pod {pod_name}")))
         };
     }
-    let default = pod["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"].as_str();
+    let default =
+        at(pod, "/metadata/annotations/kubectl.kubernetes.io~1default-container").as_str();
     match (default.filter(|name| all.contains(name)), regular.as_slice()) {
         (Some(name), _) => Ok(name.to_owned()),
         (None, [only]) => Ok((*only).to_owned()),

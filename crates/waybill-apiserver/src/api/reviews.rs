@@ -37,10 +37,8 @@ impl Api {
         let answered: Value = match resource.plural {
             "selfsubjectreviews" => self_subject_review(user, question, (self.clock)())
                 .map_err(|error| Status::bad_request(error.to_string()))?,
-            "tokenreviews" => {
-                token_review(&self.authenticator.tokens, question, (self.clock)())
-                    .map_err(|error| Status::bad_request(error.to_string()))?
-            }
+            "tokenreviews" => token_review(&self.authenticator.tokens, question, (self.clock)())
+                .map_err(|error| Status::bad_request(error.to_string()))?,
             "localsubjectaccessreviews" => {
                 set_metadata(&mut question, "namespace", route.namespace.as_str());
                 local_subject_access_review(&self.authorizer, &route.namespace, question)

@@ -26,7 +26,7 @@ impl Api {
         self: &Arc<Self>,
         route: &ResourceRoute,
         verb: &str,
-        context: Context<'_>,
+        mut context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let dry_run = DryRun::parse(context.query.all("dryRun"))?;
@@ -38,7 +38,7 @@ impl Api {
                 context.audit.request_object(|| document.clone());
                 let document = convert::to_storage(route.resource, document);
                 let written = self.rest.create(change, document).await?;
-                self.answer(route.resource, context, written, warnings, StatusCode::CREATED)
+                self.answer(route.resource, &mut context, written, warnings, StatusCode::CREATED)
             }
             "update" | "patch" => self.change(route, Part::Main, context, request).await,
             "delete" => self.delete(change, context, request).await,
@@ -51,7 +51,7 @@ impl Api {
         self: &Arc<Self>,
         route: &ResourceRoute,
         part: Part,
-        context: Context<'_>,
+        mut context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let dry_run = DryRun::parse(context.query.all("dryRun"))?;
@@ -63,7 +63,7 @@ impl Api {
             context.audit.request_object(|| document.clone());
             let document = convert::to_storage(resource, document);
             let written = self.rest.update(change, part, |_| Ok(document.clone())).await?;
-            return self.answer(resource, context, written, warnings, StatusCode::OK);
+            return self.answer(resource, &mut context, written, warnings, StatusCode::OK);
         }
         let content_type = text_header(context.headers, header::CONTENT_TYPE);
         let kind = PatchType::from_content_type(content_type).map_err(|error| refusal(&error))?;
@@ -79,7 +79,7 @@ impl Api {
             Ok(convert::to_storage(resource, decoded.object))
         };
         let written = self.rest.update(change, part, patch).await?;
-        self.answer(resource, context, written, Vec::new(), StatusCode::OK)
+        self.answer(resource, &mut context, written, Vec::new(), StatusCode::OK)
     }
 
     async fn delete(
@@ -110,8 +110,8 @@ impl Api {
         let (options, dry_run) = delete_options(&context, request, change.dry_run).await?;
         let resource = change.route.resource;
         let cache = self.reader.objects.cache(resource).ok_or_else(Status::no_such_path)?;
-        let listing = cache
-            .list(&change.route.namespace, None, usize::MAX, |object| selection.keeps(object));
+        let listing =
+            cache.list(&change.route.namespace, None, usize::MAX, |object| selection.keeps(object));
         let mut items: Vec<Value> = Vec::new();
         for object in &listing.objects {
             let route = ResourceRoute {
@@ -139,12 +139,12 @@ impl Api {
     pub(super) fn answer(
         &self,
         resource: &'static Resource,
-        context: Context<'_>,
+        context: &mut Context<'_>,
         written: Written,
         mut warnings: Vec<String>,
         code: StatusCode,
     ) -> Result<Answer, Status> {
-        let view = view(&context)?;
+        let view = view(context)?;
         warnings.extend(written.warnings);
         context.audit.response_object(|| written.document.clone());
         let body = view.document(resource, written.document, (self.clock)());

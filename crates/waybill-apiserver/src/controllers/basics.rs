@@ -7,12 +7,7 @@ use waybill_api::status::Status;
 
 use super::system_user;
 use crate::{
-    api::Api,
-    authz::bootstrap,
-    query::DryRun,
-    registry::find,
-    rest::Change,
-    route::ResourceRoute,
+    api::Api, authz::bootstrap, query::DryRun, registry::find, rest::Change, route::ResourceRoute,
 };
 
 const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -20,7 +15,8 @@ const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube
 /// Creates what is missing. What is there stays as its owner made it.
 pub(crate) async fn ensure_basics(api: &Arc<Api>) -> Result<(), Status> {
     for name in NAMESPACES {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create_missing(api, namespace).await?;
     }
     for object in bootstrap::objects() {
@@ -31,7 +27,8 @@ pub(crate) async fn ensure_basics(api: &Arc<Api>) -> Result<(), Status> {
 
 /// Creates `document` unless an object of that name exists.
 pub(super) async fn create_missing(api: &Arc<Api>, document: Value) -> Result<(), Status> {
-    let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let text =
+        |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let api_version = text("/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let plural = match text("/kind") {

@@ -10,7 +10,7 @@ use super::{basics::create_missing, system_user};
 use crate::{
     api::Api,
     cache::CachedObject,
-    document::is_terminating,
+    document::{is_terminating, put},
     query::DryRun,
     registry::find,
     rest::{Change, DeleteOptions, Part},
@@ -78,13 +78,11 @@ async fn furnish(api: &Arc<Api>, namespace: &str, ca_certificate: &str) -> Resul
 /// Deletes what is inside; when nothing is left, lets the namespace go.
 async fn empty(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
     let user = system_user("system:serviceaccount:kube-system:namespace-controller");
-    let mut left = 0;
     for (resource, cache) in api.reader.objects.caches() {
         if !resource.is_namespaced() {
             continue;
         }
         for object in cache.list(namespace, None, usize::MAX, |_| true).objects {
-            left += 1;
             let route = ResourceRoute {
                 resource,
                 namespace: namespace.to_owned(),
@@ -99,20 +97,13 @@ async fn empty(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
             }
         }
     }
-    if left > 0 {
-        return Ok(Box::pin(finish_if_empty(api, namespace)).await?);
-    }
-    release(api, namespace).await
-}
-
-async fn finish_if_empty(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
-    let empty = api
+    let nothing_left = api
         .reader
         .objects
         .caches()
         .filter(|(resource, _)| resource.is_namespaced())
         .all(|(_, cache)| cache.list(namespace, None, 1, |_| true).objects.is_empty());
-    if empty { release(api, namespace).await } else { Ok(()) }
+    if nothing_left { release(api, namespace).await } else { Ok(()) }
 }
 
 /// Takes our finalizer off, which is what holds an empty namespace.
@@ -128,7 +119,7 @@ async fn release(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
     let change = Change { route: &route, user: &user, dry_run: DryRun::No };
     let released = |old: &Value| {
         let mut new = old.clone();
-        new["spec"]["finalizers"] = json!([]);
+        put(&mut new, "/spec/finalizers", json!([]));
         Ok(new)
     };
     match api.rest.update(change, Part::Finalize, released).await {

@@ -10,7 +10,7 @@ use super::{basics::create_missing, system_user};
 use crate::{
     api::Api,
     cache::{Cache, CachedObject, ObjectChange, Watcher},
-    document::time,
+    document::{at, at_mut, put, time},
     query::DryRun,
     registry::find,
     rest::{Change, Part},
@@ -130,16 +130,20 @@ async fn say(api: &Arc<Api>, decision: &Decision) -> Result<(), Status> {
     let with_condition = |old: &Value| {
         let mut new = old.clone();
         let mut wanted = serde_json::to_value(&condition).unwrap_or_default();
-        wanted["lastTransitionTime"] = now.as_str().into();
-        let conditions = &mut new["status"]["conditions"];
+        put(&mut wanted, "/lastTransitionTime", now.as_str());
+        let conditions = at_mut(&mut new, "/status/conditions");
         let Some(list) = conditions.as_array_mut() else {
             *conditions = json!([wanted]);
             return Ok(new);
         };
-        match list.iter_mut().find(|known| known["type"] == wanted["type"]) {
+        match list.iter_mut().find(|known| at(known, "/type") == at(&wanted, "/type")) {
             Some(known) => {
-                if known["status"] == wanted["status"] {
-                    wanted["lastTransitionTime"] = known["lastTransitionTime"].clone();
+                if at(known, "/status") == at(&wanted, "/status") {
+                    put(
+                        &mut wanted,
+                        "/lastTransitionTime",
+                        at(known, "/lastTransitionTime").clone(),
+                    );
                 }
                 *known = wanted;
             }

@@ -5,8 +5,8 @@ use std::io::Write;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures_util::Stream;
-use http_body_util::BodyExt;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body_util::BodyExt;
 use serde_json::Value;
 use waybill_api::status::Status;
 
@@ -43,7 +43,10 @@ impl Answer {
     }
 
     pub(crate) fn text(text: impl Into<Bytes>) -> Self {
-        Self { content_type: "text/plain; charset=utf-8", ..Self::json(StatusCode::OK, text.into()) }
+        Self {
+            content_type: "text/plain; charset=utf-8",
+            ..Self::json(StatusCode::OK, text.into())
+        }
     }
 
     pub(crate) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {

@@ -4,7 +4,9 @@ use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{
+    BodyExt, Full, LengthLimitError, Limited, StreamBody, combinators::UnsyncBoxBody,
+};
 use hyper::body::{Frame, Incoming};
 use tokio::time::timeout;
 use waybill_api::status::Status;
@@ -37,7 +39,9 @@ pub(crate) async fn read_body(body: Incoming) -> Result<Bytes, Status> {
     let limited = Limited::new(body, LIMIT).collect();
     match timeout(PATIENCE, limited).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Status::entity_too_large(format!("the request body is larger than {LIMIT} bytes"))),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(Status::entity_too_large(format!("the request body is larger than {LIMIT} bytes")))
+        }
         Ok(Err(_)) => Err(Status::bad_request("the request body could not be read")),
         Err(_) => Err(Status::timeout("the request body took too long")),
     }

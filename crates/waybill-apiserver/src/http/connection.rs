@@ -1,31 +1,40 @@
 //! Connections: TLS, limits on slow and silent clients, and an orderly end.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible, future::Future, net::SocketAddr, pin::pin, sync::Arc, time::Duration,
+};
 
 use http::{Request, Response};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
 };
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
 use tokio::{
     net::{TcpListener, TcpStream},
     time::timeout,
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::body::Body;
-use crate::authn::Peer;
-
-/// Longest request line and headers: the limits of exec variables survive percent-encoding (EXEC-40).
-pub(crate) const REQUEST_BYTES: usize = 512 * 1024;
+use crate::{
+    authn::Peer,
+    proxy::long_target::{HTTP1_BUFFER, LongTargetIo},
+};
 
 /// How long a client may take for the TLS handshake, and for the headers of a request.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEADERS: Duration = Duration::from_secs(30);
+
+/// How often a silent HTTP/2 client is asked whether it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Requests that one HTTP/2 connection may have open.
+const STREAMS: u32 = 1_000;
 
 /// How long requests may go on after the server was told to stop.
 const GRACE: Duration = Duration::from_secs(10);
@@ -77,8 +86,13 @@ impl Listener {
                     continue;
                 }
             };
-            let connection =
-                serve_connection(stream, address, acceptor.clone(), Arc::clone(&service), stop.clone());
+            let connection = serve_connection(
+                stream,
+                address,
+                acceptor.clone(),
+                Arc::clone(&service),
+                stop.clone(),
+            );
             let abort = abort.clone();
             connections.spawn(async move {
                 tokio::select! {
@@ -113,33 +127,68 @@ async fn serve_connection<S: Service>(
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let connection = Connection { address, peer: Arc::new(service.identify(chain)) };
-    let service = service_fn(move |request| {
-        let answer = Arc::clone(&service).answer(connection.clone(), request);
-        async move { Ok::<_, std::convert::Infallible>(answer.await) }
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
-        .max_buf_size(REQUEST_BYTES)
-        .half_close(false);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(Duration::from_secs(30))
-        .max_concurrent_streams(1_000)
-        .max_header_list_size(u32::try_from(REQUEST_BYTES).unwrap_or(u32::MAX));
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let result = if is_http2 {
+        serve_http2(stream, service, connection, stop).await
+    } else {
+        serve_http1(stream, service, connection, stop).await
     };
     if let Err(error) = result {
         tracing::debug!(%address, %error, "a connection broke off");
+    }
+}
+
+/// HTTP/1.1, which alone can be upgraded; its request lines may be longer than hyper reads.
+async fn serve_http1<S: Service>(
+    stream: TlsStream<TcpStream>,
+    service: Arc<S>,
+    connection: Connection,
+    stop: CancellationToken,
+) -> Result<(), hyper::Error> {
+    let (io, target) = LongTargetIo::new(stream);
+    let service = service_fn(move |mut request| {
+        target.attach(&mut request);
+        let answer = Arc::clone(&service).answer(connection.clone(), request);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .max_buf_size(HTTP1_BUFFER)
+        .half_close(false)
+        .serve_connection(TokioIo::new(io), service)
+        .with_upgrades();
+    let mut serving = pin!(serving);
+    tokio::select! {
+        result = serving.as_mut() => result,
+        () = stop.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    }
+}
+
+async fn serve_http2<S: Service>(
+    stream: TlsStream<TcpStream>,
+    service: Arc<S>,
+    connection: Connection,
+    stop: CancellationToken,
+) -> Result<(), hyper::Error> {
+    let service = service_fn(move |request| {
+        let answer = Arc::clone(&service).answer(connection.clone(), request);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let serving = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE)
+        .max_concurrent_streams(STREAMS)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut serving = pin!(serving);
+    tokio::select! {
+        result = serving.as_mut() => result,
+        () = stop.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
     }
 }

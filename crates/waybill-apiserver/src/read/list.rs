@@ -7,6 +7,7 @@ use waybill_api::status::Status;
 
 use super::{Reader, Selection, pages::Page, view::View};
 use crate::{
+    document::put,
     query::{From, Query},
     registry::Resource,
     route::ResourceRoute,
@@ -27,8 +28,8 @@ impl Reader {
         let page = match query.text("continue") {
             "" => {
                 let from = From::parse(query)?;
-                let listing =
-                    cache.list(&route.namespace, None, usize::MAX, |object| selection.keeps(object));
+                let listing = cache
+                    .list(&route.namespace, None, usize::MAX, |object| selection.keeps(object));
                 check_state(from, listing.revision)?;
                 self.pages.first(listing.objects, listing.revision, limit, now)
             }
@@ -41,7 +42,11 @@ impl Reader {
 }
 
 /// The plain form of a list.
-pub(super) fn plain_list(resource: &'static Resource, page: &Page, remaining: Option<usize>) -> Bytes {
+pub(super) fn plain_list(
+    resource: &'static Resource,
+    page: &Page,
+    remaining: Option<usize>,
+) -> Bytes {
     let metadata = list_metadata(page, remaining);
     let head = format!(
         "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
@@ -64,10 +69,10 @@ pub(super) fn plain_list(resource: &'static Resource, page: &Page, remaining: Op
 pub(super) fn list_metadata(page: &Page, remaining: Option<usize>) -> serde_json::Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if !page.next.is_empty() {
-        metadata["continue"] = page.next.as_str().into();
+        put(&mut metadata, "/continue", page.next.as_str());
     }
     if let Some(remaining) = remaining {
-        metadata["remainingItemCount"] = remaining.into();
+        put(&mut metadata, "/remainingItemCount", remaining);
     }
     metadata
 }
@@ -78,9 +83,9 @@ fn check_state(from: From, revision: waybill_core::id::ResourceVersion) -> Resul
         From::Newest | From::Any => Ok(()),
         From::NotOlderThan(wanted) if wanted <= revision => Ok(()),
         From::Exact(wanted) if wanted == revision => Ok(()),
-        From::Exact(wanted) if wanted < revision => {
-            Err(Status::expired(format!("The resourceVersion for the provided list is too old: {wanted}")))
-        }
+        From::Exact(wanted) if wanted < revision => Err(Status::expired(format!(
+            "The resourceVersion for the provided list is too old: {wanted}"
+        ))),
         From::NotOlderThan(wanted) | From::Exact(wanted) => Err(Status::timeout(format!(
             "Too large resource version: {wanted}, current: {revision}"
         ))),

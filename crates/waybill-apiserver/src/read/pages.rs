@@ -72,8 +72,8 @@ impl Pages {
 
     /// The page that `token` asks for.
     pub(crate) fn next(&self, token: &str, limit: usize, now: Timestamp) -> Result<Page, Status> {
-        let (id, start) = parse_token(token)
-            .ok_or_else(|| Status::bad_request("continue key is not valid"))?;
+        let (id, start) =
+            parse_token(token).ok_or_else(|| Status::bad_request("continue key is not valid"))?;
         let mut all = self.lock();
         all.retain(|begun| begun.until > now);
         let begun = all.iter().find(|begun| begun.id == id);
@@ -109,8 +109,8 @@ fn token(id: Uuid, start: usize) -> String {
 fn parse_token(token: &str) -> Option<(Uuid, usize)> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
     let token: Value = serde_json::from_slice(&bytes).ok()?;
-    let id = Uuid::parse_str(token["list"].as_str()?).ok()?;
-    Some((id, usize::try_from(token["start"].as_u64()?).ok()?))
+    let id = Uuid::parse_str(token.get("list")?.as_str()?).ok()?;
+    Some((id, usize::try_from(token.get("start")?.as_u64()?).ok()?))
 }
 
 #[cfg(test)]

@@ -44,7 +44,10 @@ impl View {
             let json = matches!(media_type, "application/json" | "application/*" | "*/*");
             let parameter = |name: &str| {
                 let prefix = format!("{name}=");
-                wanted.split(';').map(str::trim).find_map(|part| part.strip_prefix(prefix.as_str()).map(str::to_owned))
+                wanted
+                    .split(';')
+                    .map(str::trim)
+                    .find_map(|part| part.strip_prefix(prefix.as_str()).map(str::to_owned))
             };
             let form = match parameter("as").as_deref() {
                 None | Some("") => Form::Object,
@@ -60,13 +63,16 @@ impl View {
                 return Ok(Self { form });
             }
         }
-        Err(Status::not_acceptable(
-            "only the following media types are accepted: application/json",
-        ))
+        Err(Status::not_acceptable("only the following media types are accepted: application/json"))
     }
 
     /// One object as the body of an answer.
-    pub(crate) fn object(&self, resource: &'static Resource, object: &CachedObject, now: Timestamp) -> Bytes {
+    pub(crate) fn object(
+        &self,
+        resource: &'static Resource,
+        object: &CachedObject,
+        now: Timestamp,
+    ) -> Bytes {
         match self.form {
             Form::Object if is_stored_form(resource) => object.json.clone(),
             _ => self.document(resource, object.document(), now),
@@ -74,7 +80,12 @@ impl View {
     }
 
     /// A stored document as the body of an answer.
-    pub(crate) fn document(&self, resource: &'static Resource, document: Value, now: Timestamp) -> Bytes {
+    pub(crate) fn document(
+        &self,
+        resource: &'static Resource,
+        document: Value,
+        now: Timestamp,
+    ) -> Bytes {
         let document = convert::from_storage(resource, document);
         let shown = match self.form {
             Form::Object => document,
@@ -124,6 +135,10 @@ pub(crate) fn is_stored_form(resource: &'static Resource) -> bool {
     std::ptr::eq(resource, resource.storage())
 }
 
-fn table(resource: &'static Resource, include: IncludeObject, now: Timestamp) -> TableMaker<'static> {
+fn table(
+    resource: &'static Resource,
+    include: IncludeObject,
+    now: Timestamp,
+) -> TableMaker<'static> {
     TableMaker { resource: resource.plural, include, headers: Headers::Present, now }
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     cache::{Cache, CachedObject, ChangeKind, ObjectChange, Watcher, event_line},
+    document::put,
     objects::Objects,
     query::{From, Query},
     registry::Resource,
@@ -156,9 +157,10 @@ impl Lines {
     }
 
     fn bookmark(&self, revision: ResourceVersion, end_of_initial: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata =
+            json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
         if end_of_initial {
-            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+            put(&mut metadata, "/annotations", json!({"k8s.io/initial-events-end": "true"}));
         }
         let (kind, api_version) = match self.view.form {
             Form::Object => (self.resource.kind, self.resource.api_version()),

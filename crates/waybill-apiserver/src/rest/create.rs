@@ -109,7 +109,8 @@ fn settle_place(change: Change<'_>, document: &mut Value) -> Result<(), Status> 
 fn stamp(document: &mut Value, now: String) {
     set_metadata(document, "uid", Uuid::new_v4().to_string());
     set_metadata(document, "creationTimestamp", now);
-    for field in ["deletionGracePeriodSeconds", "deletionTimestamp", "resourceVersion", "selfLink"] {
+    for field in ["deletionGracePeriodSeconds", "deletionTimestamp", "resourceVersion", "selfLink"]
+    {
         remove_metadata(document, field);
     }
 }

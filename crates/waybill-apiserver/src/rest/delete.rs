@@ -3,10 +3,14 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use waybill_api::status::{Status, StatusDetails};
+use waybill_core::id::ResourceVersion;
 
 use super::{Change, RETRIES, Rest, modified_by_others, store_failure};
 use crate::{
-    document::{has_finalizers, is_terminating, metadata, set_metadata, time, with_version},
+    document::{
+        at, has_finalizers, is_terminating, items, metadata, put, set_metadata, text, time,
+        with_version,
+    },
     objects::CommitError,
     query::DryRun,
     store::Expected,
@@ -33,19 +37,16 @@ impl DeleteOptions {
     pub(crate) fn parse(body: &[u8], query_grace: Option<i64>) -> Result<(Self, DryRun), Status> {
         let document: Value = match body {
             [] => json!({}),
-            body => serde_json::from_slice(body)
-                .map_err(|error| Status::bad_request(format!("couldn't read DeleteOptions: {error}")))?,
+            body => serde_json::from_slice(body).map_err(|error| {
+                Status::bad_request(format!("couldn't read DeleteOptions: {error}"))
+            })?,
         };
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let preconditions = &document["preconditions"];
-        let dry_run: Vec<String> = document["dryRun"]
-            .as_array()
-            .map(|values| values.iter().map(text).collect())
-            .unwrap_or_default();
+        let owned = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let dry_run: Vec<String> = items(&document, "/dryRun").iter().map(owned).collect();
         let options = Self {
-            grace_period: document["gracePeriodSeconds"].as_i64().or(query_grace),
-            uid: text(&preconditions["uid"]),
-            resource_version: text(&preconditions["resourceVersion"]),
+            grace_period: at(&document, "/gracePeriodSeconds").as_i64().or(query_grace),
+            uid: text(&document, "/preconditions/uid").to_owned(),
+            resource_version: text(&document, "/preconditions/resourceVersion").to_owned(),
         };
         Ok((options, DryRun::parse(&dry_run)?))
     }
@@ -84,7 +85,12 @@ impl Rest {
     }
 }
 
-fn outcome(change: Change<'_>, next: Option<Value>, uid: String, revision: impl ToString) -> Deletion {
+fn outcome(
+    change: Change<'_>,
+    next: Option<Value>,
+    uid: String,
+    revision: ResourceVersion,
+) -> Deletion {
     match next {
         Some(document) => Deletion::Marked(with_version(document, revision)),
         None => {
@@ -107,7 +113,7 @@ fn after_delete(document: &Value, wanted: Option<i64>, now: Timestamp) -> Option
         return None;
     }
     let mut marked = document.clone();
-    let shorter = document["metadata"]["deletionGracePeriodSeconds"]
+    let shorter = at(document, "/metadata/deletionGracePeriodSeconds")
         .as_i64()
         .is_none_or(|running| grace < running);
     if !is_terminating(document) || shorter {
@@ -115,20 +121,20 @@ fn after_delete(document: &Value, wanted: Option<i64>, now: Timestamp) -> Option
         set_metadata(&mut marked, "deletionTimestamp", time(end));
         set_metadata(&mut marked, "deletionGracePeriodSeconds", grace);
     }
-    if marked["kind"] == "Namespace" {
-        marked["status"]["phase"] = "Terminating".into();
+    if text(&marked, "/kind") == "Namespace" {
+        put(&mut marked, "/status/phase", "Terminating");
     }
     Some(marked)
 }
 
 /// Only a pod on a node gets time to end: its node confirms with a grace period of zero.
 fn grace_period(document: &Value, wanted: Option<i64>) -> i64 {
-    let on_a_node = document["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
-    let ended = matches!(document["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
-    if document["kind"] != "Pod" || !on_a_node || ended {
+    let on_a_node = !text(document, "/spec/nodeName").is_empty();
+    let ended = matches!(text(document, "/status/phase"), "Failed" | "Succeeded");
+    if text(document, "/kind") != "Pod" || !on_a_node || ended {
         return 0;
     }
-    let default = document["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    let default = at(document, "/spec/terminationGracePeriodSeconds").as_i64().unwrap_or(30);
     wanted.unwrap_or(default).max(0)
 }
 
@@ -137,7 +143,10 @@ fn check_preconditions(
     options: &DeleteOptions,
     document: &Value,
 ) -> Result<(), Status> {
-    let checks = [("UID", "uid", &options.uid), ("ResourceVersion", "resourceVersion", &options.resource_version)];
+    let checks = [
+        ("UID", "uid", &options.uid),
+        ("ResourceVersion", "resourceVersion", &options.resource_version),
+    ];
     for (label, field, wanted) in checks {
         let found = metadata(document, field);
         if !wanted.is_empty() && wanted != found {

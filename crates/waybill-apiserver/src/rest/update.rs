@@ -7,7 +7,8 @@ use waybill_core::id::ResourceVersion;
 use super::{Change, RETRIES, Rest, Written, modified_by_others, store_failure, subject};
 use crate::{
     document::{
-        has_finalizers, is_terminating, metadata, remove_metadata, set_metadata, with_version,
+        at, has_finalizers, is_terminating, metadata, put, remove_metadata, set_metadata,
+        with_version,
     },
     kinds::{self, Kind},
     objects::CommitError,
@@ -56,7 +57,7 @@ impl Rest {
             // The last finalizer of a dying object lets it go.
             let gone = is_terminating(&new)
                 && !has_finalizers(&new)
-                && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
+                && at(&new, "/metadata/deletionGracePeriodSeconds").as_i64().unwrap_or(0) == 0;
             let kept = (!gone).then_some(&new);
             let expected = Expected::At(current.revision);
             match self.objects.commit(resource, &change.key(), expected, kept).await {
@@ -136,27 +137,27 @@ fn check_identity(
 /// What only the server sets stays as it is.
 fn keep_identity(new: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "namespace", "uid"] {
-        if let Some(kept) = old["metadata"].get(field) {
+        if let Some(kept) = at(old, "/metadata").get(field) {
             set_metadata(new, field, kept.clone());
         }
     }
     for field in ["deletionGracePeriodSeconds", "deletionTimestamp"] {
-        match old["metadata"].get(field) {
+        match at(old, "/metadata").get(field) {
             Some(kept) => set_metadata(new, field, kept.clone()),
             None => remove_metadata(new, field),
         }
     }
     for field in ["apiVersion", "kind"] {
-        new[field] = old[field].clone();
+        put(new, &format!("/{field}"), old.get(field).cloned().unwrap_or_default());
     }
 }
 
 /// Takes only `path` from `new`, and everything else from `old`.
 fn keep_all_but(new: &mut Value, old: &Value, path: &[&str; 2]) {
     let [outer, inner] = *path;
-    let wanted = new[outer].get(inner).cloned();
+    let wanted = new.get(outer).and_then(|part| part.get(inner)).cloned();
     *new = old.clone();
-    match (wanted, new[outer].as_object_mut()) {
+    match (wanted, new.get_mut(outer).and_then(Value::as_object_mut)) {
         (Some(wanted), Some(fields)) => {
             fields.insert(inner.to_owned(), wanted);
         }

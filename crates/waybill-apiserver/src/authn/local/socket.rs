@@ -102,10 +102,7 @@ impl Drop for LocalSocket {
 }
 
 /// Asks the server at `path` for a credential: what `waybill login` prints.
-pub async fn fetch_credential(
-    path: &Path,
-    patience: Duration,
-) -> Result<SecretBytes, SocketError> {
+pub async fn fetch_credential(path: &Path, patience: Duration) -> Result<SecretBytes, SocketError> {
     let at = |step| move |source| SocketError { step, path: path.to_owned(), source };
     let exchange = async {
         let stream = UnixStream::connect(path).await.map_err(at("connect to"))?;
