@@ -7,7 +7,7 @@
 pub mod exec;
 pub mod field;
 pub mod gates;
-pub(crate) mod names;
+pub mod names;
 pub mod pod;
 pub mod provider_class;
 pub mod status;
