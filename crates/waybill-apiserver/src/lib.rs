@@ -9,6 +9,7 @@
 mod audit;
 mod authn;
 mod authz;
+mod kinds;
 mod patch;
 mod request;
 mod schema;
