@@ -12,6 +12,8 @@ mod lease;
 mod meta;
 mod namespace;
 mod node;
+mod pod;
+mod pod_template;
 mod provider_class;
 mod quantity;
 mod role;
@@ -29,7 +31,13 @@ use waybill_api::{field::ErrorList, gates::FeatureGates, pod::EnvOptions};
 use self::document::Field;
 pub(crate) use self::meta::NameRule;
 #[expect(unused_imports, reason = "the handlers of subresources are on their way")]
-pub(crate) use self::namespace::{prepare_finalize, validate_finalize};
+pub(crate) use self::{
+    namespace::{prepare_finalize, validate_finalize},
+    pod::{
+        BindError, bind, prepare_ephemeral_containers_update, validate_binding,
+        validate_ephemeral_containers_update,
+    },
+};
 
 /// The rules of one kind.
 ///
@@ -143,6 +151,8 @@ pub(crate) fn kind(group: &str, resource: &str) -> Option<&'static dyn Kind> {
         ("", "events") | ("events.k8s.io", "events") => &event::Event,
         ("", "namespaces") => &namespace::Namespace,
         ("", "nodes") => &node::Node,
+        ("", "pods") => &pod::Pod,
+        ("", "podtemplates") => &pod_template::PodTemplate,
         ("", "secrets") => &secret::Secret,
         ("", "serviceaccounts") => &service_account::ServiceAccount,
         ("coordination.k8s.io", "leases") => &lease::Lease,
