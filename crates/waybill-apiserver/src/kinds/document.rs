@@ -182,10 +182,8 @@ pub(crate) fn items_mut<'v>(
 
 /// Puts `value` into the field `name` of `object`, if nothing stands there.
 pub(crate) fn fill(object: &mut Value, name: &str, value: impl Into<Value>) {
-    if let Value::Object(fields) = object
-        && fields.get(name).is_none_or(Value::is_null)
-    {
-        fields.insert(name.to_owned(), value.into());
+    if member(object, name).is_null() {
+        put(object, name, value);
     }
 }
 
@@ -203,10 +201,13 @@ pub(crate) fn fill_number(object: &mut Value, name: &str, number: i64) {
     }
 }
 
-/// Puts `value` into the field `name` of `object`, whatever stands there.
+/// Puts `value` into the field `name` of `object`, whatever stands there; null removes it.
 pub(crate) fn put(object: &mut Value, name: &str, value: impl Into<Value>) {
     if let Value::Object(fields) = object {
-        fields.insert(name.to_owned(), value.into());
+        match value.into() {
+            Value::Null => drop(fields.remove(name)),
+            value => drop(fields.insert(name.to_owned(), value)),
+        }
     }
 }
 
@@ -219,10 +220,7 @@ pub(crate) fn remove(object: &mut Value, name: &str) {
 
 /// Makes the field `name` of `new` what it is in `old`.
 pub(crate) fn keep(new: &mut Value, old: &Value, name: &str) {
-    match member(old, name) {
-        Value::Null => remove(new, name),
-        value => put(new, name, value.clone()),
-    }
+    put(new, name, member(old, name).clone());
 }
 
 /// The object in the field `name` of `object`, which is made if there is none.

@@ -11,6 +11,7 @@ mod qos;
 mod resources;
 mod security;
 mod spec;
+mod status;
 mod update;
 mod volume;
 
@@ -105,7 +106,16 @@ impl Kind for Pod {
         let (new, old) = (Field::root(new), Field::root(old));
         spec::check_pod(new, &mut errors);
         check_env_update(new.get("spec"), old.get("spec"), context, &mut errors);
+        update::check_mirror(new, old, &mut errors);
         update::check_change(new, old, &mut errors);
+        errors
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value, _context: &Context) -> ErrorList {
+        let mut errors = meta::validate_update(new, old);
+        let (new, old) = (Field::root(new), Field::root(old));
+        update::check_mirror(new, old, &mut errors);
+        status::check_change(new, old, &mut errors);
         errors
     }
 

@@ -3,7 +3,10 @@
 use serde_json::Value;
 use waybill_api::{field::ErrorList, pod::drop_disabled_fields};
 
-use super::{Pod, check_env_update, spec, update::without_zeros};
+use super::{
+    Pod, check_env_update, spec,
+    update::{MIRROR, without_zeros},
+};
 use crate::kinds::{
     Context, Kind as _,
     document::{Field, member, object_mut, put, same},
@@ -40,7 +43,7 @@ pub(crate) fn validate_ephemeral_containers_update(
     check_env_update(spec, old_spec, context, &mut errors);
     let (now, before) = (spec.get("ephemeralContainers"), old_spec.get("ephemeralContainers"));
     let metadata = new.get("metadata");
-    if !now.is_empty() && metadata.get("annotations").get("kubernetes.io/config.mirror").is_set() {
+    if !now.is_empty() && metadata.get("annotations").get(MIRROR).is_set() {
         errors.push(spec.forbidden("static pods do not support ephemeral containers"));
     }
     for container in before.items() {

@@ -5,18 +5,18 @@ use waybill_api::{
     names::{qualified_name_faults, subdomain_faults},
 };
 
-use super::{container, security, volume};
+use super::{container, security, update::MIRROR, volume};
 use crate::kinds::{NameRule, document::Field, meta, taint::check_tolerations};
 
 /// What must hold for every pod, its metadata and environments aside.
 pub(super) fn check_pod(pod: Field<'_, '_>, errors: &mut ErrorList) {
     let spec = pod.get("spec");
-    let (metadata, annotation) = (pod.get("metadata"), "kubernetes.io/config.mirror");
+    let metadata = pod.get("metadata");
     let annotations = metadata.get("annotations");
-    let mirror = annotations.get(annotation);
+    let mirror = annotations.get(MIRROR);
     if mirror.is_set() && spec.get("nodeName").is_empty() {
         let detail = "must set spec.nodeName if mirror pod annotation is set";
-        let path = annotations.path().key(annotation);
+        let path = annotations.path().key(MIRROR);
         errors.push(FieldError::invalid(path, mirror.text(), detail));
     }
     check_spec(spec, errors);
@@ -37,7 +37,7 @@ pub(crate) fn check_spec(spec: Field<'_, '_>, errors: &mut ErrorList) {
     check_choice(spec.get("dnsPolicy"), &DNS_POLICIES, errors);
     check_dns_config(spec, errors);
     meta::check_labels(spec.get("nodeSelector"), errors);
-    security::check_pod(spec.get("securityContext"), errors);
+    security::check_pod(spec, errors);
     check_host_users(spec, errors);
     check_gates(spec, errors);
     check_names(spec, errors);

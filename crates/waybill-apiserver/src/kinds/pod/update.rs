@@ -9,20 +9,37 @@ use crate::kinds::document::{Field, items_mut, keep, member, remove, same};
 pub(super) fn check_change(new: Field<'_, '_>, old: Field<'_, '_>, errors: &mut ErrorList) {
     let (spec, before) = (new.get("spec"), old.get("spec"));
     for list in ["containers", "initContainers"] {
-        let noun = if list == "containers" { "containers" } else { "init containers" };
         if spec.get(list).len() != before.get(list).len() {
-            let detail = format!("pod updates may not add or remove {noun}");
-            errors.push(spec.get(list).forbidden(detail));
+            errors.push(spec.get(list).forbidden("pod updates may not add or remove containers"));
             return;
         }
     }
     check_deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"), errors);
     check_tolerations(spec.get("tolerations"), before.get("tolerations"), errors);
     check_gates(spec.get("schedulingGates"), before.get("schedulingGates"), errors);
+    if !before.get("schedulingGates").is_empty() {
+        check_node_selector(spec.get("nodeSelector"), before.get("nodeSelector"), errors);
+    }
     if !same(spec.value(), before.value()) && !same_but_for_changeable(spec, before) {
         errors.push(spec.forbidden(CHANGEABLE));
     }
 }
+
+/// What the node says of a static pod it alone may change.
+pub(super) fn check_mirror(new: Field<'_, '_>, old: Field<'_, '_>, errors: &mut ErrorList) {
+    let (new, old) = (new.get("metadata"), old.get("metadata"));
+    let annotations = new.get("annotations");
+    let (now, before) = (annotations.get(MIRROR), old.get("annotations").get(MIRROR).value());
+    let detail = match (now.is_set(), before.is_null()) {
+        (true, true) => "may not add mirror pod annotation",
+        _ if now.value() != before => "may not remove or update mirror pod annotation",
+        _ => return,
+    };
+    errors.push(FieldError::forbidden(annotations.path().key(MIRROR), detail));
+}
+
+/// Marks the mirror of a static pod, which exists on its node first.
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// What stays of `spec` when it says nothing in a way of its own: values that Go leaves out.
 pub(super) fn without_zeros(mut value: Value) -> Value {
@@ -89,10 +106,21 @@ fn check_gates(new: Field<'_, '_>, old: Field<'_, '_>, errors: &mut ErrorList) {
     }
 }
 
+/// While a pod is held back, its choice of nodes may become narrower.
+fn check_node_selector(new: Field<'_, '_>, old: Field<'_, '_>, errors: &mut ErrorList) {
+    if old.entries().any(|(key, value)| new.get(key).value() != value.value()) {
+        let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        errors.push(new.invalid(detail));
+    }
+}
+
 fn same_but_for_changeable(new: Field<'_, '_>, old: Field<'_, '_>) -> bool {
     let mut changed = new.value().clone();
     for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
         keep(&mut changed, old.value(), field);
+    }
+    if !old.get("schedulingGates").is_empty() {
+        keep(&mut changed, old.value(), "nodeSelector");
     }
     let grace = "terminationGracePeriodSeconds";
     if old.get(grace).number().is_some_and(i64::is_negative) && new.get(grace).number() == Some(1) {

@@ -34,6 +34,32 @@ fn images_deadlines_and_tolerations_may_change() {
 }
 
 #[test]
+fn a_pod_that_is_held_back_may_narrow_its_nodes() {
+    let held =
+        |selector: Value| json!({"schedulingGates": [{"name": "a"}], "nodeSelector": selector});
+    check(&held(json!({"a": "b"})), &held(json!({"a": "b", "c": "d"})), &[]);
+    check(
+        &held(json!({"a": "b"})),
+        &held(json!({"a": "c"})),
+        &["spec.nodeSelector: Invalid value: {\"a\":\"c\"}: only additions to spec.nodeSelector"],
+    );
+}
+
+#[test]
+fn the_mark_of_a_mirror_pod_stays() {
+    let marked = |mark: Value| {
+        let mut pod = pod(&json!({"nodeName": "n"}));
+        pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": mark});
+        pod
+    };
+    let at = "metadata.annotations[kubernetes.io/config.mirror]: Forbidden: may not";
+    check_update(&Pod, &marked(json!("x")), &marked(json!("x")), &[]);
+    let (added, changed) = (format!("{at} add mirror"), format!("{at} remove or update mirror"));
+    check_update(&Pod, &marked(json!("x")), &marked(json!(null)), &[&added]);
+    check_update(&Pod, &marked(json!("y")), &marked(json!("x")), &[&changed]);
+}
+
+#[test]
 fn nothing_else_may_change() {
     let refused = "spec: Forbidden: pod updates may not change fields other than \
         `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
