@@ -1,3 +1,5 @@
+//! A pod from its creation to its updates, under different gates.
+
 use waybill_api::{
     gates::{FeatureGate, FeatureGates, KubeVersion},
     pod::EnvOptions,

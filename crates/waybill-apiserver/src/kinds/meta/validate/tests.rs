@@ -1,3 +1,5 @@
+//! Tables of metadata, and the errors they earn.
+
 use serde_json::json;
 
 use super::*;

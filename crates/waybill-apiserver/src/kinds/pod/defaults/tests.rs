@@ -1,3 +1,5 @@
+//! A real manifest before and after, and laws over generated pods.
+
 use proptest::prelude::*;
 
 use super::*;

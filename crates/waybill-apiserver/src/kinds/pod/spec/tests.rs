@@ -1,3 +1,5 @@
+//! Tables of pod specs, and the errors they earn.
+
 use serde_json::json;
 
 use super::super::testing::{check_spec, pod};

@@ -1,3 +1,5 @@
+//! Tables of changes, and the errors they earn.
+
 use serde_json::{Value, json};
 
 use super::super::{Pod, testing::pod};

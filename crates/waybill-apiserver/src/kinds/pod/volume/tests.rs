@@ -1,3 +1,5 @@
+//! Tables of volumes, and the errors they earn.
+
 use serde_json::{Value, json};
 
 use super::super::testing::check_spec;
