@@ -79,7 +79,7 @@ pub fn label_value_faults(text: &str) -> Vec<String> {
     faults.extend(length_fault(text, LABEL_BYTES));
     let is_name = text.bytes().all(is_key_byte) && has_plain_ends(text);
     if !text.is_empty() && !is_name {
-        faults.push(VALUE_RULE.to_owned());
+        faults.push(LABEL_VALUE_RULE.to_owned());
     }
     faults
 }
@@ -137,7 +137,7 @@ const NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.
     and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex \
     used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric \
+const LABEL_VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric \
     characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
     'MyValue',  or 'my_value',  or '12345', regex used for validation is \
     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -239,8 +239,8 @@ mod tests {
         value("", &[]);
         value("My_value.1", &[]);
         value(&"x".repeat(64), &["must be no more than 63 bytes"]);
-        value("-a", &[VALUE_RULE]);
-        value("a b", &[VALUE_RULE]);
+        value("-a", &[LABEL_VALUE_RULE]);
+        value("a b", &[LABEL_VALUE_RULE]);
     }
 
     #[test]
