@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 /// The place of a field in an object: `spec.containers[0].env[2].name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(String);
@@ -58,7 +60,7 @@ pub enum FieldErrorKind {
     /// The field may not be used here.
     Forbidden,
     /// The value breaks a rule.
-    Invalid(String),
+    Invalid(BadValue),
     /// The value names something that does not exist.
     NotFound(String),
     /// The value is not one of a closed set.
@@ -69,6 +71,58 @@ pub enum FieldErrorKind {
     TooLong,
     /// The list has too many items; how many it has.
     TooMany(usize),
+}
+
+/// A value as an error repeats it: texts in quotes, all else as JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadValue {
+    /// A number, a boolean, null, a list or an object, in JSON.
+    Json(String),
+    /// A text.
+    Text(String),
+}
+
+impl From<&str> for BadValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<&String> for BadValue {
+    fn from(text: &String) -> Self {
+        Self::Text(text.clone())
+    }
+}
+
+impl From<String> for BadValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<i64> for BadValue {
+    fn from(number: i64) -> Self {
+        Self::Json(number.to_string())
+    }
+}
+
+impl From<&Value> for BadValue {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::String(text) => Self::Text(text.clone()),
+            other => Self::Json(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for BadValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(text) => f.write_str(text),
+            Self::Text(text) => f.write_str(&go_quote(text)),
+        }
+    }
 }
 
 /// Every fault found in one object.
@@ -86,7 +140,7 @@ impl FieldError {
     }
 
     /// `value` breaks the rule that `detail` states.
-    pub fn invalid(path: FieldPath, value: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub fn invalid(path: FieldPath, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self { path, kind: FieldErrorKind::Invalid(value.into()), detail: detail.into() }
     }
 
@@ -134,7 +188,7 @@ impl FieldError {
         let head = match &self.kind {
             FieldErrorKind::Duplicate(value) => format!("Duplicate value: {}", go_quote(value)),
             FieldErrorKind::Forbidden => "Forbidden".to_owned(),
-            FieldErrorKind::Invalid(value) => format!("Invalid value: {}", go_quote(value)),
+            FieldErrorKind::Invalid(value) => format!("Invalid value: {value}"),
             FieldErrorKind::NotFound(value) => format!("Not found: {}", go_quote(value)),
             FieldErrorKind::NotSupported(value) => {
                 format!("Unsupported value: {}", go_quote(value))
@@ -229,6 +283,11 @@ mod tests {
         check(
             &FieldError::invalid(path(), "a:b", "no colons"),
             "f: Invalid value: \"a:b\": no colons",
+            "FieldValueInvalid",
+        );
+        check(
+            &FieldError::invalid(path(), 70000, "too high"),
+            "f: Invalid value: 70000: too high",
             "FieldValueInvalid",
         );
         check(

@@ -4,7 +4,7 @@
 //! text passed. The doubled spaces in the examples are upstream's.
 
 /// A DNS-1123 label, such as the name of a volume.
-pub(crate) fn label_faults(text: &str) -> Vec<String> {
+pub fn label_faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     faults.extend(length_fault(text, LABEL_BYTES));
     if !is_label(text) {
@@ -15,7 +15,7 @@ pub(crate) fn label_faults(text: &str) -> Vec<String> {
 }
 
 /// A DNS-1123 subdomain, such as the name of a ConfigMap.
-pub(crate) fn subdomain_faults(text: &str) -> Vec<String> {
+pub fn subdomain_faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     faults.extend(length_fault(text, SUBDOMAIN_BYTES));
     if !is_subdomain(text) {
@@ -25,7 +25,7 @@ pub(crate) fn subdomain_faults(text: &str) -> Vec<String> {
 }
 
 /// A key of a ConfigMap or Secret, which may become a file name.
-pub(crate) fn config_map_key_faults(text: &str) -> Vec<String> {
+pub fn config_map_key_faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     faults.extend(length_fault(text, SUBDOMAIN_BYTES));
     if text.is_empty() || !text.bytes().all(is_key_byte) {
@@ -73,18 +73,51 @@ pub fn qualified_name_faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// The value of a label.
+/// The value of a label; it may be empty.
 pub fn label_value_faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     faults.extend(length_fault(text, LABEL_BYTES));
-    let allowed = text.bytes().all(is_key_byte) && has_plain_ends(text);
-    if !(text.is_empty() || allowed) {
+    let is_name = text.bytes().all(is_key_byte) && has_plain_ends(text);
+    if !text.is_empty() && !is_name {
         faults.push(LABEL_VALUE_RULE.to_owned());
     }
     faults
 }
 
+/// A name that may stand between two slashes of a path, such as the name of a role.
+pub fn path_segment_faults(text: &str) -> Vec<String> {
+    if matches!(text, "." | "..") {
+        return vec![format!("may not be '{text}'")];
+    }
+    let illegal = ['/', '%'].into_iter().filter(|&c| text.contains(c));
+    illegal.map(|c| format!("may not contain '{c}'")).collect()
+}
+
+/// The name of a port: an IANA service name.
+pub fn port_name_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    faults.extend(length_fault(text, PORT_NAME_BYTES));
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if text.is_empty() || !text.bytes().all(allowed) {
+        faults.push(
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned(),
+        );
+    }
+    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        faults.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        faults.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        faults.push("must not begin or end with a hyphen".to_owned());
+    }
+    faults
+}
+
 const LABEL_BYTES: usize = 63;
+/// RFC 6335, section 5.1.
+const PORT_NAME_BYTES: usize = 15;
 const SUBDOMAIN_BYTES: usize = 253;
 
 const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
@@ -185,17 +218,6 @@ mod tests {
     }
 
     #[test]
-    fn label_values() {
-        let value = |text: &str, expected: &[&str]| check(label_value_faults, text, expected);
-        value("", &[]);
-        value("My_value.1", &[]);
-        value(&"x".repeat(64), &["must be no more than 63 bytes"]);
-        for bad in ["-a", "a-", "a b", "a/b", "é"] {
-            value(bad, &[LABEL_VALUE_RULE]);
-        }
-    }
-
-    #[test]
     fn qualified_names() {
         let name = |text: &str, expected: &[&str]| check(qualified_name_faults, text, expected);
         let rule = format!("name part {NAME_RULE}");
@@ -209,5 +231,37 @@ mod tests {
         name("a/", &["name part must be non-empty", &rule]);
         name("A/b", &[&format!("prefix part {SUBDOMAIN_RULE}")]);
         assert!(qualified_name_faults("a/b/c")[0].starts_with("a qualified name must consist of"));
+    }
+
+    #[test]
+    fn label_values() {
+        let value = |text: &str, expected: &[&str]| check(label_value_faults, text, expected);
+        value("", &[]);
+        value("My_value.1", &[]);
+        value(&"x".repeat(64), &["must be no more than 63 bytes"]);
+        value("-a", &[LABEL_VALUE_RULE]);
+        value("a b", &[LABEL_VALUE_RULE]);
+    }
+
+    #[test]
+    fn path_segments() {
+        let segment = |text: &str, expected: &[&str]| check(path_segment_faults, text, expected);
+        segment("system:node", &[]);
+        segment("Any thing", &[]);
+        segment(".", &["may not be '.'"]);
+        segment("..", &["may not be '..'"]);
+        segment("a/b%", &["may not contain '/'", "may not contain '%'"]);
+    }
+
+    #[test]
+    fn port_names() {
+        let port = |text: &str, expected: &[&str]| check(port_name_faults, text, expected);
+        let bytes = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
+        port("http", &[]);
+        port("8080", &["must contain at least one letter (a-z)"]);
+        port("HTTP", &[bytes, "must contain at least one letter (a-z)"]);
+        port("a--b", &["must not contain consecutive hyphens"]);
+        port("-a", &["must not begin or end with a hyphen"]);
+        port(&"a".repeat(16), &["must be no more than 15 bytes"]);
     }
 }

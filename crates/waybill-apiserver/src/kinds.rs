@@ -1,46 +1,168 @@
-//! Temporary.
+//! What the server knows about each kind of object that it serves.
+//!
+//! One small file per kind says what users may leave out, what the server fills in, and what is
+//! refused. Everything here is pure: documents come in, documents and field errors go out. A
+//! document may have any shape; nothing here panics or stops at the first fault.
+
+mod config_map;
+mod csi_driver;
+mod document;
+mod event;
+mod lease;
+mod meta;
+mod namespace;
+mod node;
+mod pod;
+mod pod_template;
+mod provider_class;
+mod quantity;
+mod role;
+mod role_binding;
+mod secret;
+mod service_account;
+mod taint;
+
+#[cfg(test)]
+mod testing;
+
 use serde_json::Value;
 use waybill_api::{field::ErrorList, gates::FeatureGates, pod::EnvOptions};
+
+use self::document::Field;
+pub(crate) use self::meta::NameRule;
+#[expect(unused_imports, reason = "the handlers of subresources are on their way")]
+pub(crate) use self::{
+    namespace::{prepare_finalize, validate_finalize},
+    pod::{
+        BindError, bind, prepare_ephemeral_containers_update, validate_binding,
+        validate_ephemeral_containers_update,
+    },
+};
+
+/// The rules of one kind.
+///
+/// A request that writes goes through `default`, then `prepare_*`, then `validate_*`. Most kinds
+/// state their [`Shape`] and implement the two `check` methods only.
 pub(crate) trait Kind: Send + Sync {
+    /// What the kind has in common with others.
+    fn shape(&self) -> Shape;
+
+    /// Fills what users leave out; doing it twice changes nothing more.
     fn default(&self, _object: &mut Value) {}
-    fn prepare_create(&self, _object: &mut Value, _context: &Context) {}
-    fn prepare_update(&self, _new: &mut Value, _old: &Value, _context: &Context) {}
-    fn prepare_status_update(&self, _new: &mut Value, _old: &Value) {}
-    fn validate_create(&self, _object: &Value, _context: &Context) -> ErrorList {
-        ErrorList::new()
+
+    /// Makes `object` ready to be born: nothing in it that only the server may say.
+    fn prepare_create(&self, object: &mut Value, _context: &Context) {
+        meta::prepare_create(self.shape(), object);
     }
-    fn validate_update(&self, _new: &Value, _old: &Value, _context: &Context) -> ErrorList {
-        ErrorList::new()
+
+    /// Makes `new` ready to replace `old`: what only the server may change stays as it was.
+    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context) {
+        meta::prepare_update(self.shape(), new, old);
     }
-    fn validate_status_update(&self, _new: &Value, _old: &Value, _context: &Context) -> ErrorList {
-        ErrorList::new()
+
+    /// As [`Kind::prepare_update`], for the `status` subresource.
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        meta::prepare_status_update(new, old);
     }
+
+    /// Everything that is wrong with a new object.
+    fn validate_create(&self, object: &Value, context: &Context) -> ErrorList {
+        let mut errors = meta::validate_create(self.shape(), object);
+        self.check(Field::root(object), context, &mut errors);
+        errors
+    }
+
+    /// Everything that is wrong with `new` in place of `old`.
+    fn validate_update(&self, new: &Value, old: &Value, context: &Context) -> ErrorList {
+        let mut errors = meta::validate_update(new, old);
+        self.check(Field::root(new), context, &mut errors);
+        self.check_change(Field::root(new), Field::root(old), &mut errors);
+        errors
+    }
+
+    /// As [`Kind::validate_update`], for the `status` subresource.
+    fn validate_status_update(&self, new: &Value, old: &Value, _context: &Context) -> ErrorList {
+        meta::validate_update(new, old)
+    }
+
+    /// What is legal but likely a mistake.
     fn warnings(&self, _object: &Value, _context: &Context) -> Vec<String> {
         Vec::new()
     }
+
+    /// What must hold for every object of the kind, its metadata aside.
+    fn check(&self, _object: Field<'_, '_>, _context: &Context, _errors: &mut ErrorList) {}
+
+    /// What must hold between two versions of an object, its metadata aside.
+    fn check_change(&self, _new: Field<'_, '_>, _old: Field<'_, '_>, _errors: &mut ErrorList) {}
 }
+
+/// What validation depends on besides the documents; the same for a whole request.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub(crate) gates: FeatureGates,
     pub(crate) env: EnvOptions,
 }
-struct Any;
-impl Kind for Any {}
-pub(crate) fn kind(_g: &str, _r: &str) -> Option<&'static dyn Kind> {
-    Some(&Any)
+
+/// What distinguishes kinds that otherwise work alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) scope: Scope,
+    pub(crate) names: NameRule,
+    pub(crate) generation: Generation,
+    pub(crate) status: Status,
+    /// Whether `PUT` to a name that does not exist creates the object.
+    pub(crate) create_on_update: bool,
+    /// Whether an update may leave out the `resourceVersion`.
+    pub(crate) unconditional_update: bool,
 }
-pub(crate) fn validate_ephemeral_containers_update(
-    _n: &Value,
-    _o: &Value,
-    _c: &Context,
-) -> ErrorList {
-    ErrorList::new()
+
+/// Whether objects of a kind live in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Cluster,
+    Namespaced,
 }
-pub(crate) enum BindError {
-    Conflict(String),
-    Invalid(ErrorList),
+
+/// Whether `metadata.generation` counts the changes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Generation {
+    /// From 1, with each change of the `spec`.
+    OfSpec,
+    /// The kind has none.
+    Unused,
 }
-pub(crate) fn bind(old: &Value, b: &Value) -> Result<Value, BindError> {
-    let mut n = old.clone();
-    n["spec"]["nodeName"] = b["target"]["name"].clone();
-    Ok(n)
+
+/// Who writes `status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// The kind has none.
+    Absent,
+    /// It may come with a new object, and afterwards changes by its subresource only.
+    AtCreation,
+    /// Its subresource only.
+    Subresource,
+}
+
+/// The rules for `resource` of the API `group`; `None` if it is not served.
+pub(crate) fn kind(group: &str, resource: &str) -> Option<&'static dyn Kind> {
+    let kind: &dyn Kind = match (group, resource) {
+        ("", "configmaps") => &config_map::ConfigMap,
+        ("", "events") | ("events.k8s.io", "events") => &event::Event,
+        ("", "namespaces") => &namespace::Namespace,
+        ("", "nodes") => &node::Node,
+        ("", "pods") => &pod::Pod,
+        ("", "podtemplates") => &pod_template::PodTemplate,
+        ("", "secrets") => &secret::Secret,
+        ("", "serviceaccounts") => &service_account::ServiceAccount,
+        ("coordination.k8s.io", "leases") => &lease::Lease,
+        ("rbac.authorization.k8s.io", "clusterroles") => &role::ClusterRole,
+        ("rbac.authorization.k8s.io", "roles") => &role::Role,
+        ("rbac.authorization.k8s.io", "clusterrolebindings") => &role_binding::ClusterRoleBinding,
+        ("rbac.authorization.k8s.io", "rolebindings") => &role_binding::RoleBinding,
+        ("storage.k8s.io", "csidrivers") => &csi_driver::CsiDriver,
+        ("storage.k8s.io", "providerclasses") => &provider_class::ProviderClass,
+        _ => return None,
+    };
+    Some(kind)
 }

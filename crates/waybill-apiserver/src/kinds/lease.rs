@@ -1,0 +1,59 @@
+//! Leases.
+
+use waybill_api::field::ErrorList;
+
+use super::{Context, Generation, Kind, NameRule, Scope, Shape, Status, document::Field};
+
+pub(super) struct Lease;
+
+impl Kind for Lease {
+    fn shape(&self) -> Shape {
+        Shape {
+            scope: Scope::Namespaced,
+            names: NameRule::Subdomain,
+            generation: Generation::Unused,
+            status: Status::Absent,
+            create_on_update: true,
+            // A lease is for those who know what they replace.
+            unconditional_update: false,
+        }
+    }
+
+    fn check(&self, object: Field<'_, '_>, _context: &Context, errors: &mut ErrorList) {
+        let spec = object.get("spec");
+        let duration = spec.get("leaseDurationSeconds");
+        if duration.number().is_some_and(|seconds| seconds <= 0) {
+            errors.push(duration.invalid("must be greater than 0"));
+        }
+        let transitions = spec.get("leaseTransitions");
+        if transitions.number().is_some_and(i64::is_negative) {
+            errors.push(transitions.invalid("must be greater than or equal to 0"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::kinds::testing::check_create;
+
+    #[track_caller]
+    fn check(spec: &Value, expected: &[&str]) {
+        let lease = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": spec});
+        check_create(&Lease, &lease, expected);
+    }
+
+    #[test]
+    fn numbers() {
+        check(&json!({"leaseDurationSeconds": 1, "leaseTransitions": 0}), &[]);
+        check(
+            &json!({"leaseDurationSeconds": 0, "leaseTransitions": -1}),
+            &[
+                "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+                "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
+            ],
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! Pods.
+
+mod binding;
+mod container;
+mod defaults;
+mod env;
+mod ephemeral;
+mod handler;
+mod mount;
+mod qos;
+mod resources;
+mod security;
+mod spec;
+mod status;
+mod update;
+mod volume;
+
+#[cfg(test)]
+mod testing;
+
+use serde_json::{Value, json};
+use waybill_api::{field::ErrorList, pod::drop_disabled_fields};
+
+pub(crate) use self::{
+    binding::{BindError, bind, validate_binding},
+    ephemeral::{prepare_ephemeral_containers_update, validate_ephemeral_containers_update},
+};
+pub(super) use self::{
+    defaults::default_spec,
+    env::{check_env, check_env_update, env_warnings},
+    spec::check_spec,
+};
+use super::{
+    Context, Generation, Kind, NameRule, Scope, Shape, Status,
+    document::{Field, fill, keep, member, object_mut, put},
+    meta,
+};
+
+pub(super) struct Pod;
+
+impl Kind for Pod {
+    fn shape(&self) -> Shape {
+        Shape {
+            scope: Scope::Namespaced,
+            names: NameRule::Subdomain,
+            generation: Generation::OfSpec,
+            status: Status::Subresource,
+            create_on_update: false,
+            unconditional_update: true,
+        }
+    }
+
+    fn default(&self, object: &mut Value) {
+        if let Some(spec) = object_mut(object, "spec") {
+            defaults::default_pod(spec);
+        }
+    }
+
+    /// FILE-09
+    fn prepare_create(&self, object: &mut Value, context: &Context) {
+        meta::prepare_create(self.shape(), object);
+        let Some(spec) = object_mut(object, "spec") else { return };
+        drop_disabled_fields(spec, None, &context.gates);
+        defaults::fill_priority(spec);
+        defaults::fill_tolerations(spec);
+        let status = initial_status(spec);
+        put(object, "status", status);
+    }
+
+    /// FILE-09
+    fn prepare_update(&self, new: &mut Value, old: &Value, context: &Context) {
+        let old_spec = member(old, "spec");
+        if let Some(spec) = object_mut(new, "spec") {
+            drop_disabled_fields(spec, Some(old_spec), &context.gates);
+            for field in ["priority", "preemptionPolicy"] {
+                fill(spec, field, member(old_spec, field).clone());
+            }
+            defaults::fill_tolerations(spec);
+            // They change by their own subresource only.
+            keep(spec, old_spec, "ephemeralContainers");
+        }
+        meta::prepare_update(self.shape(), new, old);
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        meta::prepare_status_update(new, old);
+        if let Some(status) = object_mut(new, "status") {
+            keep(status, member(old, "status"), "qosClass");
+        }
+    }
+
+    /// NAME-06, CSI-10, CSI-12
+    fn validate_create(&self, object: &Value, context: &Context) -> ErrorList {
+        let mut errors = meta::validate_create(self.shape(), object);
+        let root = Field::root(object);
+        let spec = root.get("spec");
+        spec::check_pod(root, &mut errors);
+        check_env(spec, context, &mut errors);
+        spec::check_new_pod(spec, &mut errors);
+        errors
+    }
+
+    /// NAME-07, NAME-08, CSI-10
+    fn validate_update(&self, new: &Value, old: &Value, context: &Context) -> ErrorList {
+        let mut errors = meta::validate_update(new, old);
+        let (new, old) = (Field::root(new), Field::root(old));
+        spec::check_pod(new, &mut errors);
+        check_env_update(new.get("spec"), old.get("spec"), context, &mut errors);
+        update::check_mirror(new, old, &mut errors);
+        update::check_change(new, old, &mut errors);
+        errors
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value, _context: &Context) -> ErrorList {
+        let mut errors = meta::validate_update(new, old);
+        let (new, old) = (Field::root(new), Field::root(old));
+        update::check_mirror(new, old, &mut errors);
+        status::check_change(new, old, &mut errors);
+        errors
+    }
+
+    fn warnings(&self, object: &Value, context: &Context) -> Vec<String> {
+        env_warnings(Field::root(object).get("spec"), context)
+    }
+}
+
+/// The status of a pod that nothing has happened to yet.
+fn initial_status(spec: &Value) -> Value {
+    let mut status = json!({"phase": "Pending", "qosClass": qos::class(spec)});
+    if !Field::root(spec).get("schedulingGates").is_empty() {
+        let condition = json!({
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        });
+        put(&mut status, "conditions", vec![condition]);
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests;

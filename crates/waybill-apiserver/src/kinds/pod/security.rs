@@ -1,0 +1,173 @@
+//! Security contexts.
+
+use std::collections::BTreeSet;
+
+use waybill_api::field::ErrorList;
+
+use crate::kinds::document::Field;
+
+/// The security context of the pod with this `spec`.
+pub(super) fn check_pod(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    let context = spec.get("securityContext");
+    for name in ["fsGroup", "runAsUser", "runAsGroup"] {
+        check_id(context.get(name), errors);
+    }
+    for group in context.get("supplementalGroups").items() {
+        check_id(group, errors);
+    }
+    if spec.get("shareProcessNamespace").is_true() && spec.get("hostPID").is_true() {
+        // The place is upstream's, whose inner form keeps the field there.
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        let value = spec.get("shareProcessNamespace").value();
+        errors.push(context.get("shareProcessNamespace").invalid_as(value, detail));
+    }
+    check_sysctls(context, errors);
+    let policy = context.get("fsGroupChangePolicy");
+    check_choice(policy, &["Always", "OnRootMismatch"], errors);
+    check_profiles(context, errors);
+}
+
+/// The security context of a container.
+pub(super) fn check_container(context: Field<'_, '_>, errors: &mut ErrorList) {
+    for name in ["runAsUser", "runAsGroup"] {
+        check_id(context.get(name), errors);
+    }
+    check_choice(context.get("procMount"), &["Default", "Unmasked"], errors);
+    check_profiles(context, errors);
+    if context.get("allowPrivilegeEscalation").value() != false {
+        return;
+    }
+    if context.get("privileged").is_true() {
+        let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
+        errors.push(context.invalid(detail));
+    }
+    let capabilities = context.get("capabilities");
+    if capabilities.get("add").items().any(|name| name.text() == "CAP_SYS_ADMIN") {
+        let detail =
+            "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
+        errors.push(context.invalid(detail));
+    }
+}
+
+/// Users and groups are what the kernel takes and `-1` is not.
+fn check_id(id: Field<'_, '_>, errors: &mut ErrorList) {
+    if id.number().is_some_and(|id| !(0..=2_147_483_647).contains(&id)) {
+        errors.push(id.invalid("must be between 0 and 2147483647, inclusive"));
+    }
+}
+
+fn check_sysctls(context: Field<'_, '_>, errors: &mut ErrorList) {
+    let mut names = BTreeSet::new();
+    for sysctl in context.get("sysctls").items() {
+        let name = sysctl.get("name");
+        if name.is_empty() {
+            errors.push(name.required(""));
+        } else if !is_sysctl(name.text()) {
+            errors.push(name.invalid_text(SYSCTL_RULE));
+        } else if !names.insert(name.text()) {
+            errors.push(name.duplicate());
+        }
+    }
+}
+
+const SYSCTL_RULE: &str = "must have at most 253 characters and match regex \
+    ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+
+fn is_sysctl(name: &str) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_part = |part: &str| {
+        let bytes = part.as_bytes();
+        bytes.iter().all(|byte| plain(byte) || matches!(byte, b'-' | b'_'))
+            && bytes.first().is_some_and(plain)
+            && bytes.last().is_some_and(plain)
+    };
+    name.len() <= 253 && name.split(['.', '/']).all(is_part)
+}
+
+/// Unlike elsewhere, nothing is a choice too.
+fn check_choice(field: Field<'_, '_>, choices: &[&str], errors: &mut ErrorList) {
+    if field.is_set() && !choices.contains(&field.text()) {
+        errors.push(field.not_supported(choices));
+    }
+}
+
+fn check_profiles(context: Field<'_, '_>, errors: &mut ErrorList) {
+    for (name, word) in [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")] {
+        let profile = context.get(name);
+        if !profile.is_set() {
+            continue;
+        }
+        let (kind, local) = (profile.get("type"), profile.get("localhostProfile"));
+        if kind.is_empty() {
+            errors.push(kind.required(&format!("type is required when {name} is set")));
+        } else {
+            check_choice(kind, &["Localhost", "RuntimeDefault", "Unconfined"], errors);
+        }
+        if kind.text() == "Localhost" && local.is_empty() {
+            errors.push(local.required(&format!("must be set when {word} type is Localhost")));
+        }
+        if kind.text() != "Localhost" && local.is_set() {
+            let detail = format!("can only be set when {word} type is Localhost");
+            errors.push(local.invalid(detail));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{check_container, check_spec};
+
+    #[test]
+    fn ids_have_a_range() {
+        check_spec(
+            &json!({"securityContext": {"runAsUser": 0, "fsGroup": 2_147_483_647_i64}}),
+            &[],
+        );
+        check_spec(
+            &json!({"securityContext": {"runAsUser": -1, "supplementalGroups": [1, -2]}}),
+            &[
+                "spec.securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647",
+                "spec.securityContext.supplementalGroups[1]: Invalid value: -2: must be between",
+            ],
+        );
+    }
+
+    #[test]
+    fn sysctls() {
+        let named = |name: &str| json!({"name": name, "value": "1"});
+        check_spec(
+            &json!({"securityContext": {"sysctls": [named("net.ipv4/tcp_syncookies"), named(""),
+                named("A"), named("a"), named("a")]}}),
+            &[
+                "spec.securityContext.sysctls[1].name: Required value",
+                "spec.securityContext.sysctls[2].name: Invalid value: \"A\": must have at most 253",
+                "spec.securityContext.sysctls[4].name: Duplicate value: \"a\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn containers() {
+        let at = "spec.containers[0].securityContext";
+        check_container(&json!({"securityContext": {"procMount": "Default"}}), &[]);
+        check_container(
+            &json!({"securityContext": {"procMount": "Odd", "runAsGroup": -1}}),
+            &[
+                &format!("{at}.runAsGroup: Invalid value: -1: must be between 0 and"),
+                &format!("{at}.procMount: Unsupported value: \"Odd\": supported values: \"Default"),
+            ],
+        );
+        check_container(
+            &json!({"securityContext": {"privileged": true, "allowPrivilegeEscalation": false}}),
+            &[&format!("{at}: Invalid value: {{")],
+        );
+        check_container(
+            &json!({"securityContext": {"seccompProfile": {"type": "Localhost"}}}),
+            &[&format!(
+                "{at}.seccompProfile.localhostProfile: Required value: must be set when se"
+            )],
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! What the spec of a pod may say, its containers and volumes aside.
+
+use waybill_api::{
+    field::{ErrorList, FieldError},
+    names::{qualified_name_faults, subdomain_faults},
+};
+
+use super::{container, security, update::MIRROR, volume};
+use crate::kinds::{NameRule, document::Field, meta, taint::check_tolerations};
+
+/// What must hold for every pod, its metadata and environments aside.
+pub(super) fn check_pod(pod: Field<'_, '_>, errors: &mut ErrorList) {
+    let spec = pod.get("spec");
+    let metadata = pod.get("metadata");
+    let annotations = metadata.get("annotations");
+    let mirror = annotations.get(MIRROR);
+    if mirror.is_set() && spec.get("nodeName").is_empty() {
+        let detail = "must set spec.nodeName if mirror pod annotation is set";
+        let path = annotations.path().key(MIRROR);
+        errors.push(FieldError::invalid(path, mirror.text(), detail));
+    }
+    check_spec(spec, errors);
+    container::check_images(spec, errors);
+    if spec.get("hostNetwork").is_true() {
+        container::check_host_ports(spec, errors);
+    }
+    if spec.get("serviceAccountName").is_empty() {
+        volume::check_no_tokens(spec.get("volumes"), errors);
+    }
+}
+
+/// What must hold for the spec of a pod or a pod template, its environments aside.
+pub(crate) fn check_spec(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    volume::check_volumes(spec.get("volumes"), errors);
+    container::check_containers(spec, errors);
+    check_choice(spec.get("restartPolicy"), &["Always", "OnFailure", "Never"], errors);
+    check_choice(spec.get("dnsPolicy"), &DNS_POLICIES, errors);
+    check_dns_config(spec, errors);
+    meta::check_labels(spec.get("nodeSelector"), errors);
+    security::check_pod(spec, errors);
+    check_host_users(spec, errors);
+    check_gates(spec, errors);
+    check_names(spec, errors);
+    let deadline = spec.get("activeDeadlineSeconds");
+    if deadline.number().is_some_and(|seconds| !SECONDS.contains(&seconds)) {
+        errors.push(deadline.invalid("must be between 1 and 2147483647, inclusive"));
+    }
+    check_tolerations(spec.get("tolerations"), errors);
+    let preemption = spec.get("preemptionPolicy");
+    if preemption.is_set() {
+        check_choice(preemption, &["PreemptLowerPriority", "Never"], errors);
+    }
+}
+
+/// What must hold for a pod that is just being made.
+pub(super) fn check_new_pod(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    let ephemeral = spec.get("ephemeralContainers");
+    if !ephemeral.is_empty() {
+        errors.push(ephemeral.forbidden("cannot be set on create"));
+    }
+    let node = spec.get("nodeName");
+    if !node.is_empty() && !spec.get("schedulingGates").is_empty() {
+        errors.push(node.forbidden("cannot be set until all schedulingGates have been cleared"));
+    }
+}
+
+/// `field` must be one of `choices`.
+pub(super) fn check_choice(field: Field<'_, '_>, choices: &[&str], errors: &mut ErrorList) {
+    if field.is_empty() {
+        errors.push(field.required(""));
+    } else if !choices.contains(&field.text()) {
+        errors.push(field.not_supported(choices));
+    }
+}
+
+const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const MAX_NAMESERVERS: usize = 3;
+const SECONDS: std::ops::RangeInclusive<i64> = 1..=2_147_483_647;
+
+fn check_dns_config(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    let config = spec.get("dnsConfig");
+    let servers = config.get("nameservers");
+    if spec.get("dnsPolicy").text() == "None" {
+        if !config.is_set() {
+            errors.push(config.required("must provide `dnsConfig` when `dnsPolicy` is None"));
+            return;
+        }
+        if servers.is_empty() {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            errors.push(servers.required(detail));
+        }
+    }
+    if servers.len() > MAX_NAMESERVERS {
+        errors.push(servers.invalid("must not have more than 3 nameservers"));
+    }
+    for server in servers.items() {
+        if server.text().parse::<std::net::IpAddr>().is_err() {
+            let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+            errors.push(server.invalid_text(detail));
+        }
+    }
+}
+
+/// A pod with users of its own cannot share the other namespaces of the host.
+fn check_host_users(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    if spec.get("hostUsers").value() != false {
+        return;
+    }
+    for (field, shown) in
+        [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")]
+    {
+        if spec.get(field).is_true() {
+            errors.push(spec.get(shown).forbidden("when `pod.Spec.HostUsers` is false"));
+        }
+    }
+}
+
+fn check_gates(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    for gate in spec.get("readinessGates").items() {
+        let condition = gate.get("conditionType");
+        errors.extend(condition.all_invalid(qualified_name_faults(condition.text())));
+    }
+    let mut seen = Vec::new();
+    for gate in spec.get("schedulingGates").items() {
+        let name = gate.get("name").text();
+        for fault in qualified_name_faults(name) {
+            errors.push(gate.invalid_as(name, fault));
+        }
+        if seen.contains(&name) {
+            errors.push(FieldError::duplicate(gate.path(), name));
+        }
+        seen.push(name);
+    }
+}
+
+/// The names of other things.
+fn check_names(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    for (name, rule) in [
+        ("serviceAccountName", NameRule::Subdomain),
+        ("nodeName", NameRule::Subdomain),
+        ("hostname", NameRule::Label),
+        ("subdomain", NameRule::Label),
+        ("priorityClassName", NameRule::Subdomain),
+        ("runtimeClassName", NameRule::Subdomain),
+    ] {
+        let field = spec.get(name);
+        if !field.is_empty() {
+            errors.extend(field.all_invalid(rule.faults(field.text())));
+        }
+    }
+    for alias in spec.get("hostAliases").items() {
+        let ip = alias.get("ip");
+        if ip.text().parse::<std::net::IpAddr>().is_err() {
+            let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+            errors.push(ip.invalid_text(detail));
+        }
+        for hostname in alias.get("hostnames").items() {
+            errors.extend(hostname.all_invalid(subdomain_faults(hostname.text())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! PodTemplates.
+
+use serde_json::Value;
+use waybill_api::{field::ErrorList, pod::drop_disabled_fields};
+
+use super::{
+    Context, Generation, Kind, NameRule, Scope, Shape, Status,
+    document::{Field, object_mut},
+    meta, pod,
+};
+
+pub(super) struct PodTemplate;
+
+impl Kind for PodTemplate {
+    fn shape(&self) -> Shape {
+        Shape {
+            scope: Scope::Namespaced,
+            names: NameRule::Subdomain,
+            generation: Generation::Unused,
+            status: Status::Absent,
+            create_on_update: false,
+            unconditional_update: true,
+        }
+    }
+
+    fn default(&self, object: &mut Value) {
+        if let Some(spec) = spec_mut(object) {
+            pod::default_spec(spec);
+        }
+    }
+
+    fn prepare_create(&self, object: &mut Value, context: &Context) {
+        meta::prepare_create(self.shape(), object);
+        if let Some(spec) = spec_mut(object) {
+            drop_disabled_fields(spec, None, &context.gates);
+        }
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value, context: &Context) {
+        meta::prepare_update(self.shape(), new, old);
+        if let Some(spec) = spec_mut(new) {
+            drop_disabled_fields(spec, old.pointer("/template/spec"), &context.gates);
+        }
+    }
+
+    fn validate_create(&self, object: &Value, context: &Context) -> ErrorList {
+        let mut errors = meta::validate_create(self.shape(), object);
+        check_template(Field::root(object), &mut errors);
+        let root = Field::root(object);
+        let template = root.get("template");
+        pod::check_env(template.get("spec"), context, &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, context: &Context) -> ErrorList {
+        let mut errors = meta::validate_update(new, old);
+        check_template(Field::root(new), &mut errors);
+        let (new, old) = (Field::root(new), Field::root(old));
+        let (new, old) = (new.get("template"), old.get("template"));
+        pod::check_env_update(new.get("spec"), old.get("spec"), context, &mut errors);
+        errors
+    }
+
+    fn warnings(&self, object: &Value, context: &Context) -> Vec<String> {
+        let root = Field::root(object);
+        let template = root.get("template");
+        pod::env_warnings(template.get("spec"), context)
+    }
+}
+
+fn spec_mut(object: &mut Value) -> Option<&mut Value> {
+    object_mut(object_mut(object, "template")?, "spec")
+}
+
+fn check_template(object: Field<'_, '_>, errors: &mut ErrorList) {
+    let template = object.get("template");
+    let metadata = template.get("metadata");
+    meta::check_labels(metadata.get("labels"), errors);
+    meta::check_annotations(metadata.get("annotations"), errors);
+    let spec = template.get("spec");
+    let ephemeral = spec.get("ephemeralContainers");
+    if !ephemeral.is_empty() {
+        errors.push(ephemeral.forbidden("ephemeral containers not allowed in pod template"));
+    }
+    pod::check_spec(spec, errors);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::testing::{check_create, defaulted};
+
+    fn template(spec: &Value) -> Value {
+        json!({"metadata": {"name": "t", "namespace": "n"}, "template": {"spec": spec}})
+    }
+
+    /// NAME-05
+    #[test]
+    fn templates_are_judged_as_pods_are() {
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        check_create(&PodTemplate, &template(&spec), &[]);
+        let full = defaulted(&PodTemplate, &template(&spec));
+        assert_eq!(full["template"]["spec"]["restartPolicy"], "Always");
+        check_create(
+            &PodTemplate,
+            &template(&json!({})),
+            &["template.spec.containers: Required value"],
+        );
+        let env = json!([{"name": "a=b"}]);
+        check_create(
+            &PodTemplate,
+            &template(&json!({"containers": [{"name": "c", "image": "i", "env": env}]})),
+            &["template.spec.containers[0].env[0].name: Invalid value: \"a=b\": a valid env"],
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! ProviderClasses; their rules live in `waybill-api` (CSI-15).
+
+use serde_json::Value;
+use waybill_api::{
+    field::{ErrorList, FieldError, FieldPath},
+    provider_class::{self, ProviderClass as Class},
+};
+
+use super::{Context, Generation, Kind, NameRule, Scope, Shape, Status, meta};
+
+pub(super) struct ProviderClass;
+
+impl Kind for ProviderClass {
+    fn shape(&self) -> Shape {
+        Shape {
+            scope: Scope::Cluster,
+            names: NameRule::Subdomain,
+            generation: Generation::OfSpec,
+            status: Status::Absent,
+            create_on_update: false,
+            unconditional_update: true,
+        }
+    }
+
+    fn validate_create(&self, object: &Value, _context: &Context) -> ErrorList {
+        let mut errors = meta::validate_create(self.shape(), object);
+        match decode(object) {
+            Ok(class) => extend(&mut errors, provider_class::validate_create(&class)),
+            Err(error) => errors.push(error),
+        }
+        errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, _context: &Context) -> ErrorList {
+        let mut errors = meta::validate_update(new, old);
+        match (decode(new), decode(old)) {
+            (Ok(new), Ok(old)) => extend(&mut errors, provider_class::validate_update(&new, &old)),
+            (Err(error), _) | (_, Err(error)) => errors.push(error),
+        }
+        errors
+    }
+
+    fn warnings(&self, object: &Value, _context: &Context) -> Vec<String> {
+        decode(object).map_or_else(|_| Vec::new(), |class| provider_class::warnings(&class))
+    }
+}
+
+fn decode(object: &Value) -> Result<Class, FieldError> {
+    serde_json::from_value(object.clone())
+        .map_err(|error| FieldError::invalid(FieldPath::new("spec"), "", error.to_string()))
+}
+
+/// Adds what is new; the name was judged with the other metadata.
+fn extend(errors: &mut ErrorList, found: ErrorList) {
+    let name = FieldPath::new("metadata").child("name");
+    errors.extend(found.into_iter().filter(|error| *error.path() != name));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::testing::{check_create, check_update, context};
+
+    fn class(spec: &Value) -> Value {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "ProviderClass",
+            "metadata": {"name": "vault"}, "spec": spec})
+    }
+
+    /// CSI-15, CSI-17
+    #[test]
+    fn classes_are_judged_once() {
+        let good = class(&json!({"driver": "d.example.com"}));
+        check_create(&ProviderClass, &good, &[]);
+        check_create(&ProviderClass, &class(&json!({})), &["spec.driver: Required value: driver"]);
+        let mut nameless = good.clone();
+        nameless["metadata"] = json!({});
+        check_create(&ProviderClass, &nameless, &["metadata.name: Required value: name or gen"]);
+        check_create(&ProviderClass, &class(&json!(5)), &["spec: Invalid value: \"\": "]);
+        check_update(
+            &ProviderClass,
+            &class(&json!({"driver": "e.example.com"})),
+            &good,
+            &["spec.driver: Invalid value: \"e.example.com\": field is immutable"],
+        );
+        assert_eq!(ProviderClass.warnings(&good, &context()).len(), 2);
+    }
+}
