@@ -25,9 +25,12 @@ const SETTINGS: Settings =
 #[test]
 fn an_acknowledged_write_survives_kill_9() {
     let rounds = variable("WAYBILL_CRASH_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap());
-    let directory = tempfile::tempdir().unwrap();
-    let (mut newest, mut objects) = (0, 0);
+    let (mut directory, mut newest, mut objects) = (tempfile::tempdir().unwrap(), 0, 0);
     for round in 0..rounds {
+        if round % 20 == 19 {
+            // A long run is about kills, not about a large store.
+            (directory, newest, objects) = (tempfile::tempdir().unwrap(), 0, 0);
+        }
         let acknowledged = write_and_kill(directory.path(), round);
         let store = Embedded::open(directory.path(), SETTINGS).unwrap();
         let state = store.shared.read();
@@ -37,16 +40,14 @@ fn an_acknowledged_write_survives_kill_9() {
             assert_eq!(object.revision.get(), *revision, "{key}");
             assert_eq!(object.value, value(key), "{key}");
             assert!(*revision > newest, "round {round}: {revision} was used before");
+            assert!(*revision <= state.revision().get());
         }
-        newest = acknowledged.iter().map(|(_, revision)| *revision).max().unwrap_or(newest);
-        assert!(state.revision().get() >= newest);
-        // What was not acknowledged may be there, whole; what is visible now must stay.
+        // What was not acknowledged may be there, whole; what was seen once must stay.
         newest = state.revision().get();
         let held = state.range_after(None).count();
-        assert!(held >= objects + acknowledged.len());
+        assert!(!acknowledged.is_empty() && held >= objects + acknowledged.len());
         objects = held;
     }
-    assert!(objects > 0);
 }
 
 /// Starts a writer and kills it after a moment; returns what it was told is on disk.
