@@ -14,6 +14,8 @@ mod history;
 
 #[cfg(test)]
 mod contract;
+#[cfg(test)]
+mod measure;
 
 use std::{fmt, io, path::PathBuf};
 

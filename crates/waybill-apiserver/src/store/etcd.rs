@@ -262,6 +262,14 @@ fn revision_of(revision: i64) -> ResourceVersion {
     u64::try_from(revision).unwrap_or(0).into()
 }
 
+/// A store in an etcd of its own, if this machine has one.
+#[cfg(test)]
+pub(super) async fn open_for_tests() -> Option<(Etcd, server::Server)> {
+    let server = server::Server::start(None)?;
+    let store = server::eventually(async || Etcd::open(server.config("/test")).await).await;
+    Some((store, server))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -274,16 +282,6 @@ mod tests {
     };
     use crate::store::contract;
 
-    fn config(server: &Server, prefix: &str) -> EtcdConfig {
-        EtcdConfig {
-            endpoints: vec![server.endpoint()],
-            prefix: prefix.into(),
-            tls: None,
-            timeout: Duration::from_secs(5),
-            history: Limits::default(),
-        }
-    }
-
     fn create(key: &str) -> Write {
         let value = Some(Bytes::from_static(b"x"));
         Write { key: key.into(), expected: Expected::Absent, value }
@@ -293,7 +291,7 @@ mod tests {
     async fn keeps_the_contract() {
         let Some(server) = Server::start(None) else { return };
         contract::check_all(async |name| {
-            let open = async || Etcd::open(config(&server, &format!("/test/{name}"))).await;
+            let open = async || Etcd::open(server.config(&format!("/test/{name}"))).await;
             (Arc::new(eventually(open).await) as Arc<dyn Store>, ())
         })
         .await;
@@ -302,11 +300,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn reopening_keeps_objects_and_revisions() {
         let Some(server) = Server::start(None) else { return };
-        let store = eventually(async || Etcd::open(config(&server, "/w")).await).await;
+        let store = eventually(async || Etcd::open(server.config("/w")).await).await;
         store.write(create("/a")).await.unwrap();
         let before = store.list("").await.unwrap();
         drop(store);
-        let store = Etcd::open(config(&server, "/w")).await.unwrap();
+        let store = Etcd::open(server.config("/w")).await.unwrap();
         assert_eq!(store.list("").await.unwrap(), before);
         assert!(store.write(create("/b")).await.unwrap() > before.revision);
     }
@@ -314,7 +312,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_watch_goes_on_after_etcd_was_killed() {
         let Some(mut server) = Server::start(None) else { return };
-        let store = eventually(async || Etcd::open(config(&server, "/w")).await).await;
+        let store = eventually(async || Etcd::open(server.config("/w")).await).await;
         let start = store.list("").await.unwrap().revision;
         let mut watch = store.watch("/a", start).await.unwrap();
         let mut written = vec![store.write(create("/a/0")).await.unwrap()];
@@ -330,10 +328,10 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_writes_of_another_server_are_seen_and_other_prefixes_are_not() {
         let Some(server) = Server::start(None) else { return };
-        let ours = eventually(async || Etcd::open(config(&server, "/w")).await).await;
+        let ours = eventually(async || Etcd::open(server.config("/w")).await).await;
         let start = ours.list("").await.unwrap().revision;
-        let theirs = Etcd::open(config(&server, "/w")).await.unwrap();
-        let foreign = Etcd::open(config(&server, "/x")).await.unwrap();
+        let theirs = Etcd::open(server.config("/w")).await.unwrap();
+        let foreign = Etcd::open(server.config("/x")).await.unwrap();
         foreign.write(create("/a")).await.unwrap();
         let revision = theirs.write(create("/a")).await.unwrap();
         let seen = contract::changes(&mut ours.watch("", start).await.unwrap(), 1).await;
@@ -344,7 +342,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn pages_shrink_until_they_fit() {
         let Some(server) = Server::start(None) else { return };
-        let store = eventually(async || Etcd::open(config(&server, "/w")).await).await;
+        let store = eventually(async || Etcd::open(server.config("/w")).await).await;
         let value = Some(Bytes::from(vec![b'x'; 3 << 20]));
         for at in 0..24 {
             let (key, expected, value) = (format!("/{at:02}"), Expected::Absent, value.clone());
@@ -393,7 +391,7 @@ mod tests {
         let Some(server) = Server::start(Some(files)) else { return };
         let with = |identity| {
             let tls = Some(EtcdTls { ca: ca.pem().into(), identity });
-            EtcdConfig { tls, ..config(&server, "/w") }
+            EtcdConfig { tls, ..server.config("/w") }
         };
         let store = eventually(async || {
             let (certificate, key) = issue();

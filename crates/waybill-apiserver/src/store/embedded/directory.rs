@@ -21,7 +21,7 @@ pub(super) struct Directory {
     /// Open for its `fsync`: a name is on disk when its directory is.
     handle: File,
     /// The lock goes with the file, also when the process is killed.
-    _lock: File,
+    lock: File,
 }
 
 impl Directory {
@@ -42,7 +42,7 @@ impl Directory {
             Err(TryLockError::Error(source)) => return Err(failed("locking", &lock_path)(source)),
         }
         let handle = File::open(path).map_err(failed("opening", path))?;
-        Ok(Self { path: path.into(), handle, _lock: lock })
+        Ok(Self { path: path.into(), handle, lock })
     }
 
     /// Writes a new file of this kind and puts it in its place when it is on disk. The file is
@@ -118,6 +118,15 @@ impl Directory {
 
     fn sync(&self) -> Result<(), StoreError> {
         self.handle.sync_all().map_err(failed("syncing", &self.path))
+    }
+}
+
+/// Gives the lock back. To close the file would not do if a process is being forked at the moment,
+/// because that one holds the file too until it executes its program.
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // If this fails, the lock still goes with the process.
+        let _ = self.lock.unlock();
     }
 }
 

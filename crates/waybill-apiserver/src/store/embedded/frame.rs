@@ -244,7 +244,9 @@ mod tests {
         frame.finish()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Vec<(String, u64, Option<Vec<u8>>)>> {
+    type Plain = (String, u64, Option<Vec<u8>>);
+
+    fn decode(bytes: &[u8]) -> Option<Vec<Plain>> {
         let (header, payload) = bytes.split_first_chunk()?;
         FrameHeader::decode(header)?.matches(payload).then_some(())?;
         let plain = |record: Record| {

@@ -13,7 +13,7 @@ use waybill_core::{chain::Chain, id::ResourceVersion};
 
 use super::{
     client::{CallError, Client, range_of},
-    message::{EventType, KeyEvent, WatchCreateRequest, WatchResponse},
+    message::{EventType, KeyEvent, ResponseHeader, WatchCreateRequest, WatchResponse},
     newest_revision, revision_of,
 };
 use crate::store::{Change, StoreError, history::History};
@@ -66,36 +66,36 @@ impl Feed {
         let created = timeout(self.timeout, next(&mut responses)).await;
         let mut response = created.map_err(|_| StoreError::Timeout { call: "watch" })??;
         let mut events = Vec::new();
-        while let Some(WatchResponse { compact_revision, canceled, fragment, .. }) = response {
-            if compact_revision != 0 {
+        while let Some(mut piece) = response {
+            events.append(&mut piece.events);
+            if piece.compact_revision != 0 {
                 return Ok(Ended::Compacted);
             }
-            let WatchResponse { header, created, events: piece, .. } =
-                response.take().unwrap_or_default();
-            if canceled {
+            if piece.canceled {
+                tracing::warn!(reason = piece.cancel_reason, "etcd canceled the watch");
                 return Ok(Ended::Closed);
             }
-            let quiet = !created && piece.is_empty() && events.is_empty();
-            events.extend(piece);
-            if quiet {
-                let header = header.unwrap_or_default();
-                self.history.advance(revision_of(header.revision));
-            } else if !fragment && self.publish(std::mem::take(&mut events)).is_err() {
-                return Ok(Ended::Compacted);
+            if !piece.created && !piece.fragment {
+                let header = piece.header.unwrap_or_default();
+                if self.publish(std::mem::take(&mut events), header).is_err() {
+                    return Ok(Ended::Compacted);
+                }
             }
             response = next(&mut responses).await?;
         }
         Ok(Ended::Closed)
     }
 
-    /// Adds the events that are new to the history; fails if one has lost what was before it.
-    fn publish(&self, events: Vec<KeyEvent>) -> Result<(), Incomplete> {
+    /// Adds the events that are new to the history; fails if one has lost what was before it. A
+    /// response without events says that there are none up to its revision.
+    fn publish(&self, events: Vec<KeyEvent>, header: ResponseHeader) -> Result<(), Incomplete> {
+        if events.is_empty() {
+            self.history.advance(revision_of(header.revision));
+            return Ok(());
+        }
         let newest = self.history.newest();
         let new = events.into_iter().filter_map(|event| change(event, &self.prefix, newest));
-        let changes = new.collect::<Result<Vec<_>, _>>()?;
-        if !changes.is_empty() {
-            self.history.extend(changes);
-        }
+        self.history.extend(new.collect::<Result<Vec<_>, _>>()?);
         Ok(())
     }
 
@@ -159,4 +159,69 @@ fn change(
     }
     let value = (!deleted).then_some(kv.value);
     Some(Ok(Change { key, revision, value, previous }))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::store::{
+        Expected, Store, WatchError, Write, contract, etcd, etcd::message::KeyValue,
+        history::Limits,
+    };
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_compacted_while_we_were_away_ends_the_watches_and_not_the_feed() {
+        let Some((store, server)) = etcd::open_for_tests().await else { return };
+        let start = store.list("").await.unwrap().revision;
+        let create = |key: &str| {
+            let value = Some(Bytes::from_static(b"x"));
+            Write { key: key.into(), expected: Expected::Absent, value }
+        };
+        store.write(create("/1")).await.unwrap();
+        let newest = store.write(create("/2")).await.unwrap();
+        store.compact(newest).await.unwrap();
+
+        let config = server.config("/test");
+        let history = Arc::new(History::after(start, Limits::default()));
+        let mut behind = history.watch("", start).unwrap();
+        let feed = Feed {
+            client: Client::new(&config).unwrap(),
+            history: Arc::clone(&history),
+            prefix: config.prefix,
+            timeout: config.timeout,
+        };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(feed.run());
+        let ended = behind.next().await.unwrap();
+        assert!(matches!(ended, Err(WatchError::Compacted(_))), "{ended:?}");
+        let mut watch = history.watch("", newest).unwrap();
+        store.write(create("/3")).await.unwrap();
+        assert_eq!(contract::changes(&mut watch, 1).await[0].key, "/3");
+    }
+
+    #[test]
+    fn an_event_without_its_previous_value_is_incomplete_unless_it_is_known() {
+        let event = |r#type: EventType, version, prev_kv| KeyEvent {
+            r#type: r#type.into(),
+            kv: Some(KeyValue {
+                key: Bytes::from_static(b"/p/k"),
+                mod_revision: 5,
+                version,
+                ..KeyValue::default()
+            }),
+            prev_kv,
+        };
+        let check = |event: KeyEvent, newest: u64, expected: Option<bool>| {
+            let found = change(event, "/p", newest.into()).map(|change| change.is_ok());
+            assert_eq!(found, expected);
+        };
+        check(event(EventType::Put, 1, None), 4, Some(true));
+        check(event(EventType::Put, 2, None), 4, Some(false));
+        check(event(EventType::Delete, 0, None), 4, Some(false));
+        check(event(EventType::Delete, 0, Some(KeyValue::default())), 4, Some(true));
+        check(event(EventType::Delete, 0, None), 5, None);
+    }
 }

@@ -10,8 +10,11 @@ use std::{
 
 use tempfile::TempDir;
 
+use super::EtcdConfig;
+use crate::store::history::Limits;
+
 /// A member of a cluster of one. Stopped on drop.
-pub(super) struct Server {
+pub(in crate::store) struct Server {
     child: Child,
     binary: PathBuf,
     directory: TempDir,
@@ -51,9 +54,15 @@ impl Server {
         self.child = spawn(&self.binary, self.directory.path(), self.ports, self.tls.as_ref());
     }
 
-    /// Where clients connect.
-    pub(super) fn endpoint(&self) -> String {
-        endpoint(self.ports[0], self.tls.as_ref())
+    /// How a store reaches it; what a TLS server needs is for the caller to add.
+    pub(super) fn config(&self, prefix: &str) -> EtcdConfig {
+        EtcdConfig {
+            endpoints: vec![endpoint(self.ports[0], self.tls.as_ref())],
+            prefix: prefix.into(),
+            tls: None,
+            timeout: Duration::from_secs(5),
+            history: Limits::default(),
+        }
     }
 
     fn stop(&mut self) {
