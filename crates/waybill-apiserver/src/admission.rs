@@ -68,7 +68,7 @@ impl Admission {
     ) -> Result<(), Status> {
         match part {
             Part::Main => self.check_roles(change, Some(old), new),
-            Part::EphemeralContainers | Part::Finalize | Part::Status => Ok(()),
+            Part::Binding | Part::EphemeralContainers | Part::Finalize | Part::Status => Ok(()),
         }
     }
 

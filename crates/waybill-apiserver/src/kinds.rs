@@ -30,11 +30,10 @@ use waybill_api::{field::ErrorList, gates::FeatureGates, pod::EnvOptions};
 
 use self::document::Field;
 pub(crate) use self::meta::NameRule;
-#[expect(unused_imports, reason = "the handlers of subresources are on their way")]
 pub(crate) use self::{
     namespace::{prepare_finalize, validate_finalize},
     pod::{
-        BindError, bind, prepare_ephemeral_containers_update, validate_binding,
+        bind, prepare_ephemeral_containers_update, validate_binding,
         validate_ephemeral_containers_update,
     },
 };

@@ -15,7 +15,7 @@ use super::{Api, Context, Handled, write::decode_as};
 use crate::{
     authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
-    document::{at, items, text},
+    document::{at, items, text, time},
     http::{Answer, read_body},
     kinds,
     proxy::{
@@ -112,17 +112,20 @@ impl Api {
         dry_run: DryRun,
     ) -> Result<(), Status> {
         let pods = ResourceRoute { subresource: String::new(), ..clone_route(route) };
+        let errors = kinds::validate_binding(binding);
+        if !errors.is_empty() {
+            let subject = Subject { group: "", kind: "Binding", name: &pods.name };
+            return Err(Status::invalid(subject, &errors));
+        }
         let change = Change { route: &pods, user, dry_run };
+        let now = time((self.clock)());
         let bound = |old: &Value| {
-            kinds::bind(old, binding).map_err(|refused| match refused {
-                kinds::BindError::Conflict(why) => Status::conflict(pods.status_target(), why),
-                kinds::BindError::Invalid(errors) => Status::invalid(
-                    Subject { group: "", kind: "Binding", name: &pods.name },
-                    &errors,
-                ),
-            })
+            let mut new = old.clone();
+            kinds::bind(&mut new, binding, &now)
+                .map_err(|error| Status::conflict(pods.status_target(), error.to_string()))?;
+            Ok(new)
         };
-        self.rest.update(change, Part::Status, bound).await.map(drop)
+        self.rest.update(change, Part::Binding, bound).await.map(drop)
     }
 
     /// Deletes a pod politely.

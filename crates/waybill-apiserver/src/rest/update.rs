@@ -19,6 +19,8 @@ use crate::{
 /// Which part of an object a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
+    /// The node of a pod, which only a binding sets; it has been judged already.
+    Binding,
     EphemeralContainers,
     /// The finalizers of a namespace.
     Finalize,
@@ -83,14 +85,15 @@ impl Rest {
                 kind.prepare_status_update(new, old);
                 kind.validate_status_update(new, old, &self.context)
             }
+            Part::Binding => ErrorList::new(),
             Part::EphemeralContainers => {
-                keep_all_but(new, old, &["spec", "ephemeralContainers"]);
                 kind.default(new);
+                kinds::prepare_ephemeral_containers_update(new, old, &self.context);
                 kinds::validate_ephemeral_containers_update(new, old, &self.context)
             }
             Part::Finalize => {
-                keep_all_but(new, old, &["spec", "finalizers"]);
-                ErrorList::new()
+                kinds::prepare_finalize(new, old);
+                kinds::validate_finalize(new, old, &self.context)
             }
         }
     }
@@ -149,21 +152,5 @@ fn keep_identity(new: &mut Value, old: &Value) {
     }
     for field in ["apiVersion", "kind"] {
         put(new, &format!("/{field}"), old.get(field).cloned().unwrap_or_default());
-    }
-}
-
-/// Takes only `path` from `new`, and everything else from `old`.
-fn keep_all_but(new: &mut Value, old: &Value, path: &[&str; 2]) {
-    let [outer, inner] = *path;
-    let wanted = new.get(outer).and_then(|part| part.get(inner)).cloned();
-    *new = old.clone();
-    match (wanted, new.get_mut(outer).and_then(Value::as_object_mut)) {
-        (Some(wanted), Some(fields)) => {
-            fields.insert(inner.to_owned(), wanted);
-        }
-        (None, Some(fields)) => {
-            fields.remove(inner);
-        }
-        (_, None) => {}
     }
 }
