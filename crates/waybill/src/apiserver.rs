@@ -13,7 +13,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use waybill_api::gates::{FeatureGates, KubeVersion};
 use waybill_apiserver::{Config, Server, StoreConfig};
 
-use crate::Outcome;
+use crate::{
+    Outcome,
+    log::{self, LogFormat},
+};
 
 /// Run a Kubernetes API server.
 ///
@@ -53,6 +56,10 @@ pub(crate) struct Args {
     /// Which requests are recorded, as an audit.k8s.io/v1 Policy; without one, a built-in policy.
     #[arg(long, value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
+
+    /// How log lines look.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
 }
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
@@ -68,6 +75,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         token_file: args.token_auth_file,
         audit_policy: args.audit_policy_file,
     };
+    log::start(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let server = Server::start(config).await?;

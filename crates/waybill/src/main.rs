@@ -3,6 +3,7 @@
 
 mod apiserver;
 mod envfile;
+mod log;
 mod login;
 
 use std::{

@@ -65,8 +65,8 @@ fn mount_token(spec: &mut Value) {
     let suffix: String = Uuid::new_v4().simple().to_string().chars().take(5).collect();
     let volume = format!("kube-api-access-{suffix}");
     let mut mounted = false;
-    for kind in ["/containers", "/initContainers"] {
-        for container in at_mut(spec, kind).as_array_mut().into_iter().flatten() {
+    for kind in ["containers", "initContainers"] {
+        for container in spec.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
             mounted |= mount_into(container, &volume);
         }
     }
@@ -129,5 +129,6 @@ mod tests {
         assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], volume.as_str());
         assert_eq!(spec["containers"][1]["volumeMounts"].as_array().unwrap().len(), 1);
         assert_eq!(spec["initContainers"][0]["volumeMounts"][0]["mountPath"], TOKEN_PATH);
+        assert_eq!(spec.get("ephemeralContainers"), None, "nothing is made up");
     }
 }

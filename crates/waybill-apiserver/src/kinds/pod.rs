@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use waybill_api::{field::ErrorList, pod::drop_disabled_fields};
 
 pub(crate) use self::{
-    binding::{BindError, bind, validate_binding},
+    binding::{bind, validate_binding},
     ephemeral::{prepare_ephemeral_containers_update, validate_ephemeral_containers_update},
 };
 pub(super) use self::{

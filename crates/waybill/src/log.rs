@@ -1,0 +1,26 @@
+//! Where log lines of long-running commands go: standard error, as text or JSON.
+
+use std::io::{self, IsTerminal};
+
+use clap::ValueEnum;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    Json,
+    Text,
+}
+
+/// Starts logging; `RUST_LOG` chooses what, `info` by default.
+pub(crate) fn start(format: LogFormat) {
+    let filter =
+        EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal());
+    match format {
+        LogFormat::Json => builder.json().init(),
+        LogFormat::Text => builder.init(),
+    }
+}
