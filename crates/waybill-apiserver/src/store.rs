@@ -14,8 +14,6 @@ mod history;
 
 #[cfg(test)]
 mod contract;
-#[cfg(test)]
-mod measure;
 
 use std::{fmt, io, path::PathBuf};
 

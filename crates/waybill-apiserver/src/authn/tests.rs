@@ -1,3 +1,5 @@
+//! Which credential wins, and what no credential means.
+
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, header::AUTHORIZATION};

@@ -1,4 +1,5 @@
-use std::{hint::black_box, time::Instant};
+//! Who decides first, and what is told.
+
 
 use serde_json::json;
 
@@ -59,30 +60,4 @@ fn a_refused_node_hears_both_reasons() {
     );
     let plain = user("system:node:n", &[node::NODES_GROUP]);
     check(&plain, &on("delete", "nodes:n"), false, "");
-}
-
-/// Run by hand: `cargo test --release -- --ignored --nocapture how_long`.
-#[test]
-#[ignore = "a measurement, not a check"]
-fn how_long_a_decision_takes() {
-    let mut objects = bootstrap::objects();
-    for number in 0..1000 {
-        let namespace = format!("ns-{number}");
-        let account = format!("ServiceAccount/{namespace}/app");
-        objects.push(binding(&namespace, "edit", "ClusterRole/edit", &[&account]));
-    }
-    let authorizer = Authorizer::new(RbacIndex::new(&objects).0, NodeGraph::default());
-    let account = provider_class::service_account("ns-500", "app");
-    for (what, user, action) in [
-        ("allowed in namespace", &account, on("create", "ns-500/pods/exec:p")),
-        ("refused", &account, on("get", "ns-501/pods:p")),
-        ("master", &user("m", &[MASTERS_GROUP]), on("get", "ns-500/pods:p")),
-    ] {
-        const ROUNDS: u32 = 1_000_000;
-        let start = Instant::now();
-        for _ in 0..ROUNDS {
-            black_box(authorizer.authorize(black_box(user), black_box(&action), &[]));
-        }
-        println!("{what}: {:?} per decision", start.elapsed() / ROUNDS);
-    }
 }

@@ -1,3 +1,5 @@
+//! What patches do whatever they contain.
+
 use proptest::prelude::*;
 use serde_json::json;
 

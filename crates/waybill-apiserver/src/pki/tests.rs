@@ -1,3 +1,5 @@
+//! Keys and certificates over restarts, renewals and handshakes.
+
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use rustls::{

@@ -1,3 +1,5 @@
+//! Columns and cells of every resource.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Queue, batches and overflow of the audit log, with a sink in memory.
+
 use std::sync::mpsc;
 
 use super::*;

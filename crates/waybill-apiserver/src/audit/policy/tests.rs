@@ -1,3 +1,5 @@
+//! Which rule of a policy applies, and which policies are refused.
+
 use super::*;
 
 fn user(name: &str, groups: &[&str]) -> User {

@@ -1,3 +1,5 @@
+//! One record per request, whatever becomes of the request.
+
 use std::{
     panic,
     sync::atomic::{AtomicI64, Ordering},

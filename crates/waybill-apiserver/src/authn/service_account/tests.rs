@@ -1,3 +1,5 @@
+//! Which tokens are believed, and until when.
+
 use std::collections::HashMap;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What is issued, and what is refused.
+
 use super::*;
 use crate::authn::{
     jwt::SigningKey,

@@ -1,3 +1,5 @@
+//! What each bootstrap role may do, as a matrix.
+
 use super::{
     reconcile::{Reconciled, reconcile},
     *,

@@ -1,3 +1,5 @@
+//! Nobody hands out what they do not have, as tables.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What a node may and may not, as tables.
+
 use serde_json::json;
 
 use super::*;

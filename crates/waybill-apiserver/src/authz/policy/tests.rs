@@ -1,3 +1,5 @@
+//! The policy after changes in any order.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

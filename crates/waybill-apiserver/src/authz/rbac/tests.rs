@@ -1,3 +1,5 @@
+//! Rules, subjects and scopes, as tables.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The four reviews, from body to answer.
+
 use super::*;
 use crate::authz::{
     fixtures::{binding, role, user},

@@ -1,3 +1,5 @@
+//! Steps of the scheduler as pods and nodes come and go.
+
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! What is read, pruned, warned of and refused.
+
 use proptest::prelude::*;
 use serde_json::json;
 

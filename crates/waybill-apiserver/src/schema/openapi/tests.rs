@@ -1,3 +1,5 @@
+//! What clients find in the OpenAPI documents.
+
 use super::*;
 
 const CRUD: &[&str] =

@@ -1,3 +1,5 @@
+//! The status column of pods, as users know it.
+
 use super::*;
 
 fn now() -> Timestamp {

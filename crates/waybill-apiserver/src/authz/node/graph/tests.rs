@@ -1,3 +1,5 @@
+//! What the graph knows after pods come, change and go.
+
 use proptest::prelude::*;
 use serde_json::json;
 
