@@ -5,8 +5,9 @@ mod pods;
 mod reviews;
 mod write;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
 
+use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
@@ -18,7 +19,7 @@ use waybill_core::chain::Chain;
 pub(crate) use self::nonresource::open_api;
 use crate::{
     audit::{self, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
-    authn::{Authenticated, Authenticator, Peer},
+    authn::{Authenticated, Authenticator, Peer, front_proxy::strip},
     authz::{Authorizer, FieldTerm, forbidden},
     http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
     metrics::Metrics,
@@ -80,7 +81,7 @@ impl Service for Api {
     async fn answer(
         self: Arc<Self>,
         connection: Connection,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Response<Body> {
         let started = std::time::Instant::now();
         let (path, raw_query) =
@@ -91,6 +92,8 @@ impl Service for Api {
         };
         let method = request.method().clone();
         let headers = request.headers().clone();
+        // Nothing behind authentication sees a credential.
+        strip(request.headers_mut());
         let query = Query::parse(&raw_query);
         let route = Route::parse(&path);
         let mut action = route.action(&method, &path, query.flag("watch"));
@@ -131,7 +134,18 @@ impl Service for Api {
                     audit: &mut audit,
                 };
                 match self.authorize(&found.user, &action, &query) {
-                    Ok(()) => self.dispatch(&route, &path, context, request).await,
+                    Ok(()) => {
+                        let handling = self.dispatch(&route, &path, context, request);
+                        match AssertUnwindSafe(handling).catch_unwind().await {
+                            Ok(result) => result,
+                            Err(_) => {
+                                // The hook of the process has logged where; the client learns that.
+                                audit.panicked();
+                                let status = Status::internal("the request could not be handled");
+                                return Answer::status(&status).into_response(&audit_id);
+                            }
+                        }
+                    }
                     Err(status) => Err(status),
                 }
             }

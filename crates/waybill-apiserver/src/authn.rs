@@ -158,7 +158,7 @@ pub(crate) enum Via {
     TokenFile,
 }
 
-/// Why a request is answered 401; the text is for the log, the client reads [`AuthnError::OUTWARD`].
+/// Why a request is answered 401; the text is for the log, clients read `Unauthorized`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthnError {
     #[error("invalid bearer token")]
@@ -167,11 +167,6 @@ pub(crate) enum AuthnError {
     Certificate(#[from] CertificateFault),
     #[error("no credentials")]
     NoCredentials,
-}
-
-impl AuthnError {
-    /// Message and reason of the `Status` that clients get, whatever was wrong.
-    pub(crate) const OUTWARD: &str = "Unauthorized";
 }
 
 /// A list as Go's `%q` prints it.

@@ -39,6 +39,7 @@ pub(crate) struct Authorizer {
 }
 
 impl Authorizer {
+    #[cfg(test)]
     /// Decides by these two indexes, which go on to follow changes.
     pub(crate) fn new(rbac: RbacIndex, nodes: NodeGraph) -> Self {
         Self { rbac, nodes }

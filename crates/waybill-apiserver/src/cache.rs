@@ -162,11 +162,6 @@ impl Cache {
         self.read().revision
     }
 
-    /// How many objects there are.
-    pub(crate) fn len(&self) -> usize {
-        self.read().objects.len()
-    }
-
     /// Ends every watch, so that clients come back to another server.
     pub(crate) fn end_watches(&self) {
         self.write().watchers.clear();

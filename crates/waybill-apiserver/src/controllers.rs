@@ -5,6 +5,8 @@
 //! cut off or fail at any point and does the right thing when it starts again.
 
 mod basics;
+mod cluster_roles;
+mod compaction;
 mod namespaces;
 mod scheduler;
 
@@ -33,6 +35,8 @@ pub(crate) fn start(
     };
     until(Box::pin(namespaces::run(Arc::clone(api), ca_certificate.to_owned())));
     until(Box::pin(scheduler::run(Arc::clone(api))));
+    until(Box::pin(cluster_roles::run(Arc::clone(api))));
+    until(Box::pin(compaction::run(Arc::clone(api))));
 }
 
 /// A part of the server that writes like a client.

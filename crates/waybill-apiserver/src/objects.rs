@@ -120,6 +120,11 @@ impl Objects {
         }
     }
 
+    /// Lets the store forget the history before `before`.
+    pub(crate) async fn compact(&self, before: ResourceVersion) -> Result<(), StoreError> {
+        self.store.compact(before).await
+    }
+
     /// Everything up to this revision is in the caches.
     pub(crate) fn revision(&self) -> ResourceVersion {
         *self.applied.borrow()

@@ -62,10 +62,6 @@ impl Selection {
         Ok(Self { namespace: route.namespace.clone(), labels, fields })
     }
 
-    pub(crate) fn fields(&self) -> &FieldSelector {
-        &self.fields
-    }
-
     /// Whether `object` is meant.
     pub(crate) fn keeps(&self, object: &CachedObject) -> bool {
         (self.namespace.is_empty() || *object.key.namespace == *self.namespace)

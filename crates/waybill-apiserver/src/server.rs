@@ -1,6 +1,11 @@
 //! Puts the parts together, in the order in which they need one another, and takes them apart.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use rustls::RootCertStore;
@@ -13,12 +18,15 @@ use waybill_core::secret::SecretBytes;
 use crate::{
     admission::Admission,
     api::{Api, open_api},
-    audit::{AuditLog, AuditMetrics, LogOptions, Policy, Recorder, RotatingFile, Rotation},
+    audit::{
+        AuditLog, AuditMetrics, Durability, LogOptions, Overflow, Policy, Recorder, RotatingFile,
+        Rotation,
+    },
     authn::{
         Anonymous, Authenticator, BearerTokens,
         certificate::ClientAuthorities,
         front_proxy::ProxyNames,
-        jwt::SigningKey,
+        jwt::{SigningKey, VerifyingKey},
         local::{
             LocalTokens,
             socket::LocalSocket,
@@ -48,6 +56,12 @@ const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// How long a token from the local socket is good.
 const LOCAL_TOKENS: Duration = Duration::from_secs(600);
 
+/// How long sessions may go on after the server was told to stop.
+const SESSIONS: Duration = Duration::from_secs(5);
+
+/// How long a request waits for a place in the audit log before it is refused.
+const AUDIT_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How a server is set up.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -63,6 +77,24 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// An `audit.k8s.io/v1` policy; without one a built-in policy applies.
     pub audit_policy: Option<PathBuf>,
+    /// Refuse what cannot be recorded, and record so that it survives the loss of power.
+    pub strict_audit: bool,
+    /// What may be asked without saying who asks.
+    pub anonymous: AnonymousAccess,
+    /// Further keys whose service account tokens are believed, as PEM files.
+    pub service_account_keys: Vec<PathBuf>,
+}
+
+/// What may be asked without saying who asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnonymousAccess {
+    /// Everything that the user `system:anonymous` may do.
+    Everywhere,
+    /// Nothing.
+    Never,
+    /// Health and version.
+    #[default]
+    Probes,
 }
 
 /// Where objects are kept.
@@ -84,6 +116,8 @@ pub struct Server {
     tasks: TaskTracker,
     socket: Option<LocalSocket>,
     api: Arc<Api>,
+    pki: Arc<Pki>,
+    audit_policy: Option<PathBuf>,
 }
 
 /// Why a server does not start: what was being done, and the cause.
@@ -112,6 +146,7 @@ impl Server {
             },
             clock(),
         )
+        .map(Arc::new)
         .map_err(during("opening the keys of the cluster"))?;
         let authorizer = Arc::new(Authorizer::default());
         let objects = Arc::new(load_objects(&config, &authorizer).await?);
@@ -155,7 +190,7 @@ impl Server {
         let tls = server_config(pki.serving(), &hints).map_err(during("setting up TLS"))?;
         let listener = Listener { socket: listener, tls: Arc::new(tls) };
         tasks.spawn(listener.serve(Arc::clone(&api), stop.clone()));
-        tasks.spawn(renew(pki, Arc::clone(&clock), stop.clone()));
+        tasks.spawn(renew(Arc::clone(&pki), Arc::clone(&clock), stop.clone()));
         tasks.close();
 
         let socket_path = state.join("run").join("login.sock");
@@ -164,7 +199,17 @@ impl Server {
         let socket =
             LocalSocket::bind(&socket_path, local, UnixUsers::new(admins), Arc::clone(&clock))
                 .map_err(during("opening the local socket"))?;
-        Ok(Self { address, ca_certificate, socket_path, stop, tasks, socket: Some(socket), api })
+        Ok(Self {
+            address,
+            ca_certificate,
+            socket_path,
+            stop,
+            tasks,
+            socket: Some(socket),
+            api,
+            pki,
+            audit_policy: config.audit_policy,
+        })
     }
 
     /// Where it listens.
@@ -178,8 +223,29 @@ impl Server {
     }
 
     /// Where `waybill login` gets its tokens.
-    pub fn login_socket(&self) -> &std::path::Path {
+    pub fn login_socket(&self) -> &Path {
         &self.socket_path
+    }
+
+    /// Opens the audit log again and reads its policy again, as after a change by the administrator.
+    pub fn reload(&self) -> Result<(), ServerError> {
+        self.api.recorder.reopen();
+        self.api.recorder.set_policy(audit_policy(self.audit_policy.as_deref())?);
+        Ok(())
+    }
+
+    /// A certificate, and its key, with which a client is `user` in `groups`; both in PEM.
+    pub fn issue_client(
+        &self,
+        user: &str,
+        groups: &[&str],
+        lifetime: Duration,
+    ) -> Result<(String, SecretBytes), ServerError> {
+        let issued = self
+            .pki
+            .issue_client(user, groups, lifetime, (self.api.clock)())
+            .map_err(during("issuing a certificate"))?;
+        Ok((issued.certificate, issued.key))
     }
 
     /// Stops: no new connections, watches end, requests get a while to end.
@@ -191,6 +257,7 @@ impl Server {
         for (_, cache) in self.api.reader.objects.caches() {
             cache.end_watches();
         }
+        self.api.proxy.shutdown(SESSIONS).await;
         self.tasks.wait().await;
     }
 }
@@ -265,12 +332,25 @@ fn authenticator(
                 ISSUER.to_owned(),
                 vec![ISSUER.to_owned()],
                 key,
-                Vec::new(),
+                further_keys(config)?,
             ),
             objects: Arc::new(TokenObjects(Arc::clone(objects))),
         },
-        anonymous: Anonymous::default(),
+        anonymous: match config.anonymous {
+            AnonymousAccess::Everywhere => Anonymous::Everywhere,
+            AnonymousAccess::Never => Anonymous::Never,
+            AnonymousAccess::Probes => Anonymous::default(),
+        },
     })
+}
+
+fn further_keys(config: &Config) -> Result<Vec<VerifyingKey>, ServerError> {
+    let read = |path: &PathBuf| {
+        let what = format!("reading the key of service accounts {}", path.display());
+        let pem = std::fs::read(path).map_err(during(what.clone()))?;
+        VerifyingKey::from_pem(&pem).map_err(during(what))
+    };
+    config.service_account_keys.iter().map(read).collect()
 }
 
 fn recorder(
@@ -278,23 +358,31 @@ fn recorder(
     metrics: AuditMetrics,
     clock: &Clock,
 ) -> Result<Recorder, ServerError> {
-    let policy = match &config.audit_policy {
-        Some(path) => {
-            let what = || format!("reading the audit policy {}", path.display());
-            let text = std::fs::read_to_string(path).map_err(during(what()))?;
-            Policy::parse(&text).map_err(during(what()))?
-        }
-        None => Policy::built_in(),
-    };
+    let policy = audit_policy(config.audit_policy.as_deref())?;
     let path = config.state_dir.join("audit").join("audit.log");
     let what = || format!("opening the audit log {}", path.display());
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(during(what()))?;
     }
     let file = RotatingFile::open(&path, Rotation::default()).map_err(during(what()))?;
-    let log = AuditLog::start(file, LogOptions::default(), metrics, Arc::clone(clock))
-        .map_err(during(what()))?;
+    let options = if config.strict_audit {
+        LogOptions {
+            overflow: Overflow::Reject(AUDIT_PATIENCE),
+            durability: Durability::Disk,
+            ..LogOptions::default()
+        }
+    } else {
+        LogOptions::default()
+    };
+    let log = AuditLog::start(file, options, metrics, Arc::clone(clock)).map_err(during(what()))?;
     Ok(Recorder::new(policy, Arc::new(log), Arc::clone(clock)))
+}
+
+fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {
+    let Some(path) = path else { return Ok(Policy::built_in()) };
+    let what = || format!("reading the audit policy {}", path.display());
+    let text = std::fs::read_to_string(path).map_err(during(what()))?;
+    Policy::parse(&text).map_err(during(what()))
 }
 
 fn node_proxy(pki: &Pki) -> Result<NodeProxy, ServerError> {
@@ -311,7 +399,7 @@ fn node_proxy(pki: &Pki) -> Result<NodeProxy, ServerError> {
 }
 
 /// Certificates that end soon are renewed while the server runs.
-async fn renew(pki: Pki, clock: Clock, stop: CancellationToken) {
+async fn renew(pki: Arc<Pki>, clock: Clock, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -333,7 +421,7 @@ fn during<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
 }
 
 /// Whoever owns the state directory runs the server.
-fn own_uid(state_dir: &std::path::Path) -> u32 {
+fn own_uid(state_dir: &Path) -> u32 {
     use std::os::unix::fs::MetadataExt;
 
     std::fs::metadata(state_dir).map_or(0, |metadata| metadata.uid())

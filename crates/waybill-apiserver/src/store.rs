@@ -32,6 +32,7 @@ pub(crate) use self::{
 /// with a slash. The empty prefix covers everything.
 pub(crate) trait Store: Send + Sync + 'static {
     /// The object at `key`, as of the newest revision.
+    #[cfg_attr(not(test), expect(dead_code, reason = "reads come from the caches"))]
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>, StoreError>>;
 
     /// Everything under `prefix`, ordered by key, all as of one revision.

@@ -49,6 +49,7 @@ pub(crate) enum IncludeObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Headers {
     /// It does not; the client knows them already.
+    #[cfg_attr(not(test), expect(dead_code, reason = "watches describe them in every event"))]
     Omitted,
     /// It does.
     Present,

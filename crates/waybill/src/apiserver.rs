@@ -11,7 +11,9 @@ use std::{
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use waybill_api::gates::{FeatureGates, KubeVersion};
-use waybill_apiserver::{Config, Server, StoreConfig};
+use waybill_apiserver::{AnonymousAccess, Config, Server, StoreConfig};
+
+use waybill_core::chain::Chain;
 
 use crate::{
     Outcome,
@@ -57,6 +59,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
 
+    /// Refuse requests that cannot be recorded, and write records through to the disk.
+    #[arg(long)]
+    audit_strict: bool,
+
+    /// What may be asked without credentials.
+    #[arg(long, value_name = "WHAT", default_value = "probes")]
+    anonymous_auth: Anonymous,
+
+    /// Further public keys whose service account tokens are believed, as PEM; repeatable.
+    #[arg(long, value_name = "FILE")]
+    service_account_key_file: Vec<PathBuf>,
+
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -74,6 +88,9 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         gates,
         token_file: args.token_auth_file,
         audit_policy: args.audit_policy_file,
+        strict_audit: args.audit_strict,
+        anonymous: args.anonymous_auth.into(),
+        service_account_keys: args.service_account_key_file,
     };
     log::start(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -83,13 +100,40 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         writeln!(io::stdout(), "serving on https://{}", server.address())?;
         writeln!(io::stdout(), "try: kubectl --kubeconfig {} get ns", kubeconfig.display())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            result = tokio::signal::ctrl_c() => result?,
-            _ = terminate.recv() => {}
+        let mut hang_up = signal(SignalKind::hangup())?;
+        loop {
+            tokio::select! {
+                result = tokio::signal::ctrl_c() => break result?,
+                _ = terminate.recv() => break,
+                _ = hang_up.recv() => {
+                    if let Err(error) = server.reload() {
+                        tracing::error!(error = %Chain(&error), "the old audit policy stays");
+                    }
+                }
+            }
         }
         server.stop().await;
         Ok(Outcome::Success)
     })
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Anonymous {
+    /// Everything that RBAC gives to system:anonymous.
+    Everywhere,
+    Never,
+    /// Health and version.
+    Probes,
+}
+
+impl From<Anonymous> for AnonymousAccess {
+    fn from(anonymous: Anonymous) -> Self {
+        match anonymous {
+            Anonymous::Everywhere => Self::Everywhere,
+            Anonymous::Never => Self::Never,
+            Anonymous::Probes => Self::Probes,
+        }
+    }
 }
 
 fn parse_store(text: &str) -> Result<StoreConfig, String> {

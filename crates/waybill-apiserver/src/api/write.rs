@@ -10,6 +10,7 @@ use waybill_api::status::Status;
 use super::{Api, Context, text_header, view};
 use crate::{
     convert,
+    document::metadata,
     http::{Answer, read_body},
     patch::{self, PatchError, PatchType, Refusal},
     query::DryRun,
@@ -146,6 +147,8 @@ impl Api {
     ) -> Result<Answer, Status> {
         let view = view(context)?;
         warnings.extend(written.warnings);
+        let said = |field| metadata(&written.document, field);
+        context.audit.identify(said("name"), said("uid"), said("resourceVersion"));
         context.audit.response_object(|| written.document.clone());
         let body = view.document(resource, written.document, (self.clock)());
         Ok(Answer::json(code, body).with_warnings(warnings))

@@ -41,6 +41,11 @@ impl Recorder {
         Self { policy: ArcSwap::from_pointee(policy), log, clock }
     }
 
+    /// Opens the file of the log again, after somebody moved it away.
+    pub(crate) fn reopen(&self) {
+        self.log.reopen();
+    }
+
     /// From now on new requests are judged by `policy`.
     pub(crate) fn set_policy(&self, policy: Policy) {
         self.policy.store(Arc::new(policy));

@@ -5,12 +5,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+#[cfg(test)]
 use serde_json::Value;
 
 use super::{
     bindings::{Bindings, Grant},
     cluster_roles::ClusterRoles,
-    objects::{GROUP, RbacKey, RbacKind, RbacObject, RbacViewError, RoleRef},
+    objects::{GROUP, RbacKey, RbacKind, RbacObject, RoleRef},
     rule::PolicyRule,
 };
 use crate::request::User;
@@ -24,10 +25,11 @@ pub(super) struct Policy {
 }
 
 impl Policy {
+    #[cfg(test)]
     /// The policy that `objects` make. What cannot be read is left out and reported.
     pub(super) fn from_objects<'a>(
         objects: impl IntoIterator<Item = &'a Value>,
-    ) -> (Self, Vec<RbacViewError>) {
+    ) -> (Self, Vec<super::objects::RbacViewError>) {
         let mut policy = Self::default();
         let mut errors = Vec::new();
         for object in objects {

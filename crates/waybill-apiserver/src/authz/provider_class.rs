@@ -43,6 +43,7 @@ pub(crate) fn manager_role() -> Value {
     cluster_role("providerclass-manager", &PolicyRule::resources(&[GROUP], &[RESOURCE], &verbs))
 }
 
+#[cfg(test)]
 /// Example: a cluster role that lets service accounts use `class`, to be bound in a namespace.
 pub(crate) fn user_role(class: &str) -> Value {
     let rule = PolicyRule::resources(&[GROUP], &[RESOURCE], &["use"]).named(&[class]);

@@ -23,6 +23,7 @@ pub(crate) struct RbacIndex {
 }
 
 impl RbacIndex {
+    #[cfg(test)]
     /// The index over `objects`. What cannot be read grants nothing and is reported.
     pub(crate) fn new<'a>(
         objects: impl IntoIterator<Item = &'a Value>,

@@ -1,6 +1,5 @@
 //! Who decides first, and what is told.
 
-
 use serde_json::json;
 
 use super::{

@@ -7,48 +7,53 @@ use waybill_api::status::Status;
 
 use super::system_user;
 use crate::{
-    api::Api, authz::bootstrap, query::DryRun, registry::find, rest::Change, route::ResourceRoute,
+    api::Api,
+    authz::bootstrap::{
+        self,
+        reconcile::{Reconciled, reconcile},
+    },
+    authz::provider_class::manager_role,
+    document::text,
+    query::DryRun,
+    registry::RESOURCES,
+    rest::{Change, DeleteOptions, Part},
+    route::ResourceRoute,
 };
 
 const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Creates what is missing. What is there stays as its owner made it.
+/// Creates what is missing, and brings the bootstrap roles to hold at least what they should.
 pub(crate) async fn ensure_basics(api: &Arc<Api>) -> Result<(), Status> {
     for name in NAMESPACES {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create_missing(api, namespace).await?;
     }
-    for object in bootstrap::objects() {
-        create_missing(api, object).await?;
+    for wanted in bootstrap::objects().into_iter().chain([manager_role()]) {
+        let route = route_of(&wanted)?;
+        let Ok(existing) = api.reader.get(&route) else {
+            create_missing(api, wanted).await?;
+            continue;
+        };
+        let user = system_user("system:apiserver");
+        let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+        match reconcile(&existing.document(), &wanted) {
+            Reconciled::Keep => {}
+            Reconciled::Update(next) => {
+                api.rest.update(change, Part::Main, |_| Ok(next.clone())).await?;
+            }
+            Reconciled::Recreate(next) => {
+                api.rest.delete(change, &DeleteOptions::default()).await?;
+                create_missing(api, next).await?;
+            }
+        }
     }
     Ok(())
 }
 
 /// Creates `document` unless an object of that name exists.
 pub(super) async fn create_missing(api: &Arc<Api>, document: Value) -> Result<(), Status> {
-    let text =
-        |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let api_version = text("/apiVersion");
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let plural = match text("/kind") {
-        "ClusterRole" => "clusterroles",
-        "ClusterRoleBinding" => "clusterrolebindings",
-        "ConfigMap" => "configmaps",
-        "Event" => "events",
-        "Namespace" => "namespaces",
-        "Role" => "roles",
-        "RoleBinding" => "rolebindings",
-        "ServiceAccount" => "serviceaccounts",
-        kind => return Err(Status::internal(format!("no way to create a {kind}"))),
-    };
-    let resource = find(group, version, plural).ok_or_else(Status::no_such_path)?;
-    let route = ResourceRoute {
-        resource,
-        namespace: text("/metadata/namespace").to_owned(),
-        name: text("/metadata/name").to_owned(),
-        subresource: String::new(),
-    };
+    let route = route_of(&document)?;
     if !route.name.is_empty() && api.reader.get(&route).is_ok() {
         return Ok(());
     }
@@ -59,4 +64,19 @@ pub(super) async fn create_missing(api: &Arc<Api>, document: Value) -> Result<()
         Err(status) if status.reason() == "AlreadyExists" => Ok(()),
         Err(status) => Err(status),
     }
+}
+
+fn route_of(document: &Value) -> Result<ResourceRoute, Status> {
+    let api_version = text(document, "/apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let kind = text(document, "/kind");
+    let resource = RESOURCES.iter().find(|resource| {
+        resource.group == group && resource.version == version && resource.kind == kind
+    });
+    Ok(ResourceRoute {
+        resource: resource.ok_or_else(Status::no_such_path)?,
+        namespace: text(document, "/metadata/namespace").to_owned(),
+        name: text(document, "/metadata/name").to_owned(),
+        subresource: String::new(),
+    })
 }

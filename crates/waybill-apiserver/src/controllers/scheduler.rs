@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use waybill_api::status::Status;
@@ -18,8 +19,8 @@ use crate::{
     schedule::{Decision, PodKey, PodRef, Scheduler},
 };
 
-/// The longest time without a step; pods whose binding failed wait for it.
-const ROUND: Duration = Duration::from_secs(1);
+/// The longest time without a step.
+const ROUND: Duration = Duration::from_secs(60);
 
 const USER: &str = "system:kube-scheduler";
 
@@ -51,13 +52,19 @@ pub(super) async fn run(api: Arc<Api>) {
                         Err(node) => scheduler.node_deleted(&node.key.name),
                     });
                 }),
-                () = tokio::time::sleep(ROUND) => Some(()),
+                () = tokio::time::sleep(wait(&scheduler, (api.clock)())) => Some(()),
             };
             if heard.is_none() {
                 break;
             }
         }
     }
+}
+
+/// Until the next pod whose binding failed is tried again.
+fn wait(scheduler: &Scheduler, now: Timestamp) -> Duration {
+    let due = scheduler.next_step().map(|due| due.duration_since(now));
+    due.map_or(ROUND, |due| Duration::try_from(due).unwrap_or_default()).min(ROUND)
 }
 
 fn begin(cache: &Cache, mut note: impl FnMut(&CachedObject)) -> Watcher {

@@ -3,6 +3,8 @@
 //! One row per field, as a client names it. Resources without rows of their own offer
 //! `metadata.name` and `metadata.namespace`.
 
+#![cfg_attr(not(test), allow(dead_code, reason = "for objects that are no longer in a cache"))]
+
 use std::borrow::Cow;
 
 use serde_json::Value;

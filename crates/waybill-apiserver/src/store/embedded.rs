@@ -101,7 +101,7 @@ impl Embedded {
         let permit = permit.map_err(|_| StoreError::Closed)?;
         let (reply, outcome) = oneshot::channel();
         let (writer, _) = self.writer.as_ref().ok_or(StoreError::Closed)?;
-        writer.send(Job { write, reply, permit }).map_err(|_| StoreError::Stopped)?;
+        writer.send(Job { write, reply, _permit: permit }).map_err(|_| StoreError::Stopped)?;
         outcome.await.unwrap_or(Err(StoreError::Stopped.into()))
     }
 }

@@ -28,16 +28,6 @@ impl Column {
         Self { priority: 1, ..self }
     }
 
-    /// The heading.
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// 0 for columns that are always shown.
-    pub(crate) fn priority(&self) -> u8 {
-        self.priority
-    }
-
     /// The column as a `TableColumnDefinition`, whose fields are all required.
     pub(crate) fn definition(&self) -> Value {
         json!({

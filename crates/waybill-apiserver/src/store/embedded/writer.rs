@@ -37,7 +37,7 @@ pub(super) struct Job {
     pub(super) write: Write,
     pub(super) reply: oneshot::Sender<Outcome>,
     /// Held until the write is acknowledged, so that those who wait are bounded.
-    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) _permit: OwnedSemaphorePermit,
 }
 
 /// What became of a write.
