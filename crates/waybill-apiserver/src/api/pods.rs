@@ -125,9 +125,7 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let eviction = self.body_of(route, &context, request, "policy", "Eviction").await?;
-        let options = eviction["deleteOptions"].to_string();
-        let options = if eviction["deleteOptions"].is_object() { options.as_bytes() } else { b"" };
-        let (options, said) = DeleteOptions::parse(options, None)?;
+        let (options, said) = DeleteOptions::read(&eviction["deleteOptions"], None)?;
         let asked = DryRun::parse(context.query.all("dryRun"))?;
         let dry_run = if said == DryRun::All { said } else { asked };
         let pods = ResourceRoute { subresource: String::new(), ..clone_route(route) };

@@ -36,6 +36,11 @@ impl DeleteOptions {
             body => serde_json::from_slice(body)
                 .map_err(|error| Status::bad_request(format!("couldn't read DeleteOptions: {error}")))?,
         };
+        Self::read(&document, query_grace)
+    }
+
+    /// Reads a document that is `DeleteOptions`.
+    pub(crate) fn read(document: &Value, query_grace: Option<i64>) -> Result<(Self, DryRun), Status> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let preconditions = &document["preconditions"];
         let dry_run: Vec<String> = document["dryRun"]
