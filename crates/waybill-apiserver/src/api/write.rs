@@ -162,12 +162,15 @@ async fn delete_options(
     let grace = context.query.number("gracePeriodSeconds")?;
     let grace = grace.and_then(|seconds| i64::try_from(seconds).ok());
     let body = read_body(request.into_body()).await?;
-    let (options, said) = if !body.is_empty() && BodyFormat::of(context)? == BodyFormat::Protobuf {
-        DeleteOptions::read(&from_protobuf(&body)?, grace)?
-    } else {
-        DeleteOptions::parse(&body, grace)?
-    };
+    let document = if body.is_empty() { Value::Null } else { delete_document(context, &body)? };
+    let (options, said) = DeleteOptions::read(&document, grace)?;
     Ok((options, if said == DryRun::All { said } else { dry_run }))
+}
+
+fn delete_document(context: &Context<'_>, body: &[u8]) -> Result<Value, Status> {
+    let schema = schema::lookup("", "v1", "DeleteOptions")
+        .ok_or_else(|| Status::internal("DeleteOptions has no schema"))?;
+    decode_as(schema, context, body).map(|(document, _)| document)
 }
 
 /// Reads a body as an object of `resource`; what to warn of comes with it.

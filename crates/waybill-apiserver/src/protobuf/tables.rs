@@ -1,7 +1,8 @@
-//! The tables, one static per message of `k8s.io/api` as of Kubernetes 1.37.
+//! The tables, one static per message of `k8s.io/api` as of Kubernetes 1.36.
 //!
 //! Numbers and types are those of the `generated.proto` files. Fields are `kept` when the Go type is
-//! a pointer or when Go shows the field even if it is empty.
+//! a pointer or when Go shows the field even if it is empty. What newer clients add is skipped, as
+//! every server does with fields that are newer than itself.
 
 mod affinity;
 mod authentication;

@@ -1,7 +1,7 @@
 //! `delete`: at once, after a grace period, or when the finalizers are done.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 use waybill_api::status::{Status, StatusDetails};
 
 use super::{Change, RETRIES, Rest, modified_by_others, store_failure};
@@ -29,17 +29,7 @@ pub(crate) enum Deletion {
 }
 
 impl DeleteOptions {
-    /// Reads the body of a DELETE; an empty one says nothing.
-    pub(crate) fn parse(body: &[u8], query_grace: Option<i64>) -> Result<(Self, DryRun), Status> {
-        let document: Value = match body {
-            [] => json!({}),
-            body => serde_json::from_slice(body)
-                .map_err(|error| Status::bad_request(format!("couldn't read DeleteOptions: {error}")))?,
-        };
-        Self::read(&document, query_grace)
-    }
-
-    /// Reads a document that is `DeleteOptions`.
+    /// Reads a document that is `DeleteOptions`; null says nothing.
     pub(crate) fn read(document: &Value, query_grace: Option<i64>) -> Result<(Self, DryRun), Status> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let preconditions = &document["preconditions"];
@@ -157,6 +147,8 @@ fn check_preconditions(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn pod(node: &str) -> Value {

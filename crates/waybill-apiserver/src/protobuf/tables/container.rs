@@ -41,6 +41,7 @@ pub(super) static CONTAINER: Message = Message(&[
     kept(22, "startupProbe", Nested(&PROBE)),
     list(23, "resizePolicy", Nested(&CONTAINER_RESIZE_POLICY)),
     kept(24, "restartPolicy", Text),
+    list(25, "restartPolicyRules", Nested(&CONTAINER_RESTART_RULE)),
 ]);
 
 static CONTAINER_PORT: Message = Message(&[
@@ -74,6 +75,7 @@ static ENV_VAR_SOURCE: Message = Message(&[
     kept(2, "resourceFieldRef", Nested(&RESOURCE_FIELD_SELECTOR)),
     kept(3, "configMapKeyRef", Nested(&CONFIG_MAP_KEY_SELECTOR)),
     kept(4, "secretKeyRef", Nested(&SECRET_KEY_SELECTOR)),
+    kept(5, "fileKeyRef", Nested(&FILE_KEY_SELECTOR)),
 ]);
 
 static CONFIG_MAP_KEY_SELECTOR: Message =
@@ -142,6 +144,7 @@ static GRPC_ACTION: Message = Message(&[kept(1, "port", Int32), kept(2, "service
 static LIFECYCLE: Message = Message(&[
     kept(1, "postStart", Nested(&LIFECYCLE_HANDLER)),
     kept(2, "preStop", Nested(&LIFECYCLE_HANDLER)),
+    kept(3, "stopSignal", Text),
 ]);
 
 static LIFECYCLE_HANDLER: Message = Message(&[
@@ -181,4 +184,20 @@ static EPHEMERAL_CONTAINER_COMMON: Message = Message(&[
     kept(22, "startupProbe", Nested(&PROBE)),
     list(23, "resizePolicy", Nested(&CONTAINER_RESIZE_POLICY)),
     kept(24, "restartPolicy", Text),
+    list(25, "restartPolicyRules", Nested(&CONTAINER_RESTART_RULE)),
 ]);
+
+static FILE_KEY_SELECTOR: Message = Message(&[
+    kept(1, "volumeName", Text),
+    kept(2, "path", Text),
+    kept(3, "key", Text),
+    kept(4, "optional", Bool),
+]);
+
+static CONTAINER_RESTART_RULE: Message = Message(&[
+    field(1, "action", Text),
+    kept(2, "exitCodes", Nested(&CONTAINER_RESTART_RULE_ON_EXIT_CODES)),
+]);
+
+static CONTAINER_RESTART_RULE_ON_EXIT_CODES: Message =
+    Message(&[field(1, "operator", Text), list(2, "values", Int32)]);

@@ -55,6 +55,7 @@ static NODE_STATUS: Message = Message(&[
     kept(11, "config", Nested(&NODE_CONFIG_STATUS)),
     list(12, "runtimeHandlers", Nested(&NODE_RUNTIME_HANDLER)),
     kept(13, "features", Nested(&NODE_FEATURES)),
+    list(14, "declaredFeatures", Text),
 ]);
 
 static NODE_CONDITION: Message = Message(&[
@@ -84,6 +85,7 @@ static NODE_SYSTEM_INFO: Message = Message(&[
     kept(8, "kubeProxyVersion", Text),
     kept(9, "operatingSystem", Text),
     kept(10, "architecture", Text),
+    kept(11, "swap", Nested(&NODE_SWAP_STATUS)),
 ]);
 
 static CONTAINER_IMAGE: Message = Message(&[list(1, "names", Text), field(2, "sizeBytes", Int64)]);
@@ -104,3 +106,5 @@ static NODE_RUNTIME_HANDLER_FEATURES: Message =
     Message(&[kept(1, "recursiveReadOnlyMounts", Bool), kept(2, "userNamespaces", Bool)]);
 
 static NODE_FEATURES: Message = Message(&[kept(1, "supplementalGroupsPolicy", Bool)]);
+
+static NODE_SWAP_STATUS: Message = Message(&[kept(1, "capacity", Int64)]);

@@ -97,6 +97,8 @@ static CSI_DRIVER_SPEC: Message = Message(&[
     list(6, "tokenRequests", Nested(&TOKEN_REQUEST)),
     kept(7, "requiresRepublish", Bool),
     kept(8, "seLinuxMount", Bool),
+    kept(9, "nodeAllocatableUpdatePeriodSeconds", Int64),
+    kept(10, "serviceAccountTokenInSecrets", Bool),
 ]);
 
 static TOKEN_REQUEST: Message =

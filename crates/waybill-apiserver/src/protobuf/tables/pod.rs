@@ -62,6 +62,7 @@ static POD_SPEC: Message = Message(&[
     list(38, "schedulingGates", Nested(&POD_SCHEDULING_GATE)),
     list(39, "resourceClaims", Nested(&POD_RESOURCE_CLAIM)),
     kept(40, "resources", Nested(&RESOURCE_REQUIREMENTS)),
+    kept(41, "hostnameOverride", Text),
 ]);
 
 static HOST_ALIAS: Message = Message(&[kept(1, "ip", Text), list(2, "hostnames", Text)]);

@@ -24,6 +24,9 @@ pub(super) static POD_STATUS: Message = Message(&[
     field(14, "resize", Text),
     list(15, "resourceClaimStatuses", Nested(&POD_RESOURCE_CLAIM_STATUS)),
     list(16, "hostIPs", Nested(&HOST_IP)),
+    field(17, "observedGeneration", Int64),
+    map(19, "allocatedResources", Quantity),
+    kept(20, "resources", Nested(&RESOURCE_REQUIREMENTS)),
 ]);
 
 static POD_CONDITION: Message = Message(&[
@@ -33,6 +36,7 @@ static POD_CONDITION: Message = Message(&[
     field(4, "lastTransitionTime", Time),
     field(5, "reason", Text),
     field(6, "message", Text),
+    field(7, "observedGeneration", Int64),
 ]);
 
 static HOST_IP: Message = Message(&[kept(1, "ip", Text)]);
@@ -54,6 +58,7 @@ static CONTAINER_STATUS: Message = Message(&[
     list(12, "volumeMounts", Nested(&VOLUME_MOUNT_STATUS)),
     kept(13, "user", Nested(&CONTAINER_USER)),
     list(14, "allocatedResourcesStatus", Nested(&RESOURCE_STATUS)),
+    kept(15, "stopSignal", Text),
 ]);
 
 static CONTAINER_STATE: Message = Message(&[
@@ -92,7 +97,8 @@ static LINUX_CONTAINER_USER: Message =
 static RESOURCE_STATUS: Message =
     Message(&[kept(1, "name", Text), list(2, "resources", Nested(&RESOURCE_HEALTH))]);
 
-static RESOURCE_HEALTH: Message = Message(&[kept(1, "resourceID", Text), field(2, "health", Text)]);
+static RESOURCE_HEALTH: Message =
+    Message(&[kept(1, "resourceID", Text), field(2, "health", Text), kept(6, "message", Text)]);
 
 static POD_RESOURCE_CLAIM_STATUS: Message =
     Message(&[kept(1, "name", Text), kept(2, "resourceClaimName", Text)]);

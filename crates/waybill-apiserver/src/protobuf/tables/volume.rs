@@ -99,6 +99,7 @@ static VOLUME_PROJECTION: Message = Message(&[
     kept(3, "configMap", Nested(&CONFIG_MAP_PROJECTION)),
     kept(4, "serviceAccountToken", Nested(&SERVICE_ACCOUNT_TOKEN_PROJECTION)),
     kept(5, "clusterTrustBundle", Nested(&CLUSTER_TRUST_BUNDLE_PROJECTION)),
+    kept(6, "podCertificate", Nested(&POD_CERTIFICATE_PROJECTION)),
 ]);
 
 static SECRET_PROJECTION: Message = Message(&[
@@ -173,3 +174,13 @@ static TYPED_OBJECT_REFERENCE: Message = Message(&[
 
 static IMAGE_VOLUME_SOURCE: Message =
     Message(&[field(1, "reference", Text), field(2, "pullPolicy", Text)]);
+
+static POD_CERTIFICATE_PROJECTION: Message = Message(&[
+    field(1, "signerName", Text),
+    field(2, "keyType", Text),
+    kept(3, "maxExpirationSeconds", Int32),
+    field(4, "credentialBundlePath", Text),
+    field(5, "keyPath", Text),
+    field(6, "certificateChainPath", Text),
+    map(7, "userAnnotations", Text),
+]);
