@@ -1,8 +1,16 @@
-//! The tables, one static per message of `k8s.io/api` as of Kubernetes 1.36.
+//! The tables, one static per message of `k8s.io/api`.
 //!
-//! Numbers and types are those of the `generated.proto` files. Fields are `kept` when the Go type is
-//! a pointer or when Go shows the field even if it is empty. What newer clients add is skipped, as
-//! every server does with fields that are newer than itself.
+//! They hold all fields of Kubernetes 1.32 and those later ones whose numbers could be looked up in a
+//! `generated.proto` or Go type. Fields are `kept` when the Go type is a pointer or when Go shows the
+//! field even if it is empty. Fields that are not here are skipped, as every server does with what
+//! is newer than itself, so these, which the JSON schemas have, are lost in protobuf:
+//!
+//! - of pods: `evictionResponders`, `schedulingGroup`; of volumes and mounts: `mode` of `emptyDir`,
+//!   `defaultUser`, `user`, `bindMountOptions`; of probes: `protocol` of `httpGet`, `mode` of `grpc`;
+//!   of their status: `extendedResourceClaimStatus`, `nodeAllocatableResourceClaimStatuses`,
+//!   `volumeHealth`, `volumeStatus`
+//! - of nodes: `podPreemptionPolicy`, `runningInUserNamespace`
+//! - of `TokenRequest`: `attestations`; of `CSIDriver`: `preventPodSchedulingIfMissing`
 
 mod affinity;
 mod authentication;
