@@ -20,6 +20,7 @@ mod metrics;
 mod objects;
 mod patch;
 mod pki;
+mod protobuf;
 mod proxy;
 mod query;
 mod read;

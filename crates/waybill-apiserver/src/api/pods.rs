@@ -136,11 +136,7 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let eviction = self.body_of(route, &context, request, "policy", "Eviction").await?;
-        let options = match at(&eviction, "/deleteOptions") {
-            Value::Null => String::new(),
-            options => options.to_string(),
-        };
-        let (options, said) = DeleteOptions::parse(options.as_bytes(), None)?;
+        let (options, said) = DeleteOptions::read(at(&eviction, "/deleteOptions"), None)?;
         let asked = DryRun::parse(context.query.all("dryRun"))?;
         let dry_run = if said == DryRun::All { said } else { asked };
         let pods = ResourceRoute { subresource: String::new(), ..clone_route(route) };

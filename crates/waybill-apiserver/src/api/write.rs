@@ -6,6 +6,7 @@ use http::{Request, StatusCode, header};
 use hyper::body::Incoming;
 use serde_json::Value;
 use waybill_api::status::Status;
+use waybill_core::chain::Chain;
 
 use super::{Api, Context, text_header, view};
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
     document::metadata,
     http::{Answer, read_body},
     patch::{self, PatchError, PatchType, Refusal},
+    protobuf::{self, ProtobufError},
     query::DryRun,
     read::Selection,
     registry::Resource,
@@ -163,8 +165,15 @@ async fn delete_options(
     let grace = context.query.number("gracePeriodSeconds")?;
     let grace = grace.and_then(|seconds| i64::try_from(seconds).ok());
     let body = read_body(request.into_body()).await?;
-    let (options, said) = DeleteOptions::parse(&body, grace)?;
+    let document = if body.is_empty() { Value::Null } else { delete_document(context, &body)? };
+    let (options, said) = DeleteOptions::read(&document, grace)?;
     Ok((options, if said == DryRun::All { said } else { dry_run }))
+}
+
+fn delete_document(context: &Context<'_>, body: &[u8]) -> Result<Value, Status> {
+    let schema = schema::lookup("", "v1", "DeleteOptions")
+        .ok_or_else(|| Status::internal("DeleteOptions has no schema"))?;
+    decode_as(schema, context, body).map(|(document, _)| document)
 }
 
 /// Reads a body as an object of `resource`; what to warn of comes with it.
@@ -182,23 +191,42 @@ pub(super) fn decode_as(
     context: &Context<'_>,
     body: &[u8],
 ) -> Result<(Value, Vec<String>), Status> {
-    check_media_type(context)?;
-    let decoded = schema
-        .decode(body, field_validation(context)?)
-        .map_err(|error| Status::bad_request(schema.refusal(&error)))?;
+    let validation = field_validation(context)?;
+    let decoded = match BodyFormat::of(context)? {
+        BodyFormat::Json => schema.decode(body, validation),
+        BodyFormat::Protobuf => schema.check(from_protobuf(body)?, validation),
+    };
+    let decoded = decoded.map_err(|error| Status::bad_request(schema.refusal(&error)))?;
     Ok((decoded.object, decoded.warnings))
 }
 
-fn check_media_type(context: &Context<'_>) -> Result<(), Status> {
-    let content_type = text_header(context.headers, header::CONTENT_TYPE);
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    match media_type {
-        "" | "application/json" => Ok(()),
-        other => Err(Status::unsupported_media_type(format!(
-            "the body of the request was in an unknown format - accepted media types include: \
-             application/json; found {other}"
-        ))),
+/// How a client wrote the object that it sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyFormat {
+    Json,
+    Protobuf,
+}
+
+impl BodyFormat {
+    fn of(context: &Context<'_>) -> Result<Self, Status> {
+        let content_type = text_header(context.headers, header::CONTENT_TYPE);
+        match content_type.split(';').next().unwrap_or_default().trim() {
+            "" | "application/json" => Ok(Self::Json),
+            protobuf::MEDIA_TYPE => Ok(Self::Protobuf),
+            other => Err(Status::unsupported_media_type(format!(
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json, {}; found {other}",
+                protobuf::MEDIA_TYPE
+            ))),
+        }
     }
+}
+
+fn from_protobuf(body: &[u8]) -> Result<Value, Status> {
+    protobuf::decode(body).map_err(|error| match &error {
+        ProtobufError::UnknownKind { .. } => Status::unsupported_media_type(error.to_string()),
+        _ => Status::bad_request(Chain(&error).to_string()),
+    })
 }
 
 fn schema_of(resource: &'static Resource) -> Result<&'static KindSchema, Status> {

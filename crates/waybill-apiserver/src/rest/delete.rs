@@ -1,7 +1,7 @@
 //! `delete`: at once, after a grace period, or when the finalizers are done.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 use waybill_api::status::{Status, StatusDetails};
 use waybill_core::id::ResourceVersion;
 
@@ -33,20 +33,17 @@ pub(crate) enum Deletion {
 }
 
 impl DeleteOptions {
-    /// Reads the body of a DELETE; an empty one says nothing.
-    pub(crate) fn parse(body: &[u8], query_grace: Option<i64>) -> Result<(Self, DryRun), Status> {
-        let document: Value = match body {
-            [] => json!({}),
-            body => serde_json::from_slice(body).map_err(|error| {
-                Status::bad_request(format!("couldn't read DeleteOptions: {error}"))
-            })?,
-        };
+    /// Reads a document that is `DeleteOptions`; null says nothing.
+    pub(crate) fn read(
+        document: &Value,
+        query_grace: Option<i64>,
+    ) -> Result<(Self, DryRun), Status> {
         let owned = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let dry_run: Vec<String> = items(&document, "/dryRun").iter().map(owned).collect();
+        let dry_run: Vec<String> = items(document, "/dryRun").iter().map(owned).collect();
         let options = Self {
-            grace_period: at(&document, "/gracePeriodSeconds").as_i64().or(query_grace),
-            uid: text(&document, "/preconditions/uid").to_owned(),
-            resource_version: text(&document, "/preconditions/resourceVersion").to_owned(),
+            grace_period: at(document, "/gracePeriodSeconds").as_i64().or(query_grace),
+            uid: text(document, "/preconditions/uid").to_owned(),
+            resource_version: text(document, "/preconditions/resourceVersion").to_owned(),
         };
         Ok((options, DryRun::parse(&dry_run)?))
     }
@@ -161,6 +158,8 @@ fn check_preconditions(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn pod(node: &str) -> Value {

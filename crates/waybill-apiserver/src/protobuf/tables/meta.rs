@@ -1,0 +1,66 @@
+//! Metadata, selectors and options: `k8s.io/apimachinery/pkg/apis/meta/v1`.
+
+use crate::protobuf::table::{
+    Message,
+    Type::{Bool, Int64, Json, Message as Nested, Text, Time},
+    field, kept, list, map,
+};
+
+pub(super) static OBJECT_META: Message = Message(&[
+    field(1, "name", Text),
+    field(2, "generateName", Text),
+    field(3, "namespace", Text),
+    field(4, "selfLink", Text),
+    field(5, "uid", Text),
+    field(6, "resourceVersion", Text),
+    field(7, "generation", Int64),
+    field(8, "creationTimestamp", Time),
+    field(9, "deletionTimestamp", Time),
+    kept(10, "deletionGracePeriodSeconds", Int64),
+    map(11, "labels", Text),
+    map(12, "annotations", Text),
+    list(13, "ownerReferences", Nested(&OWNER_REFERENCE)),
+    list(14, "finalizers", Text),
+    list(17, "managedFields", Nested(&MANAGED_FIELDS_ENTRY)),
+]);
+
+static OWNER_REFERENCE: Message = Message(&[
+    kept(1, "kind", Text),
+    kept(3, "name", Text),
+    kept(4, "uid", Text),
+    kept(5, "apiVersion", Text),
+    kept(6, "controller", Bool),
+    kept(7, "blockOwnerDeletion", Bool),
+]);
+
+static MANAGED_FIELDS_ENTRY: Message = Message(&[
+    field(1, "manager", Text),
+    field(2, "operation", Text),
+    field(3, "apiVersion", Text),
+    field(4, "time", Time),
+    field(6, "fieldsType", Text),
+    field(7, "fieldsV1", Json),
+    field(8, "subresource", Text),
+]);
+
+pub(super) static LABEL_SELECTOR: Message = Message(&[
+    map(1, "matchLabels", Text),
+    list(2, "matchExpressions", Nested(&LABEL_SELECTOR_REQUIREMENT)),
+]);
+
+pub(super) static LABEL_SELECTOR_REQUIREMENT: Message =
+    Message(&[kept(1, "key", Text), kept(2, "operator", Text), list(3, "values", Text)]);
+
+pub(super) static FIELD_SELECTOR_REQUIREMENT: Message =
+    Message(&[kept(1, "key", Text), kept(2, "operator", Text), list(3, "values", Text)]);
+
+pub(in crate::protobuf) static DELETE_OPTIONS: Message = Message(&[
+    kept(1, "gracePeriodSeconds", Int64),
+    kept(2, "preconditions", Nested(&PRECONDITIONS)),
+    kept(3, "orphanDependents", Bool),
+    kept(4, "propagationPolicy", Text),
+    list(5, "dryRun", Text),
+    kept(6, "ignoreStoreReadErrorWithClusterBreakingPotential", Bool),
+]);
+
+static PRECONDITIONS: Message = Message(&[kept(1, "uid", Text), kept(2, "resourceVersion", Text)]);
