@@ -1,0 +1,7 @@
+//! Queries of lists and watches.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| waybill_apiserver::fuzzing::query(text));
