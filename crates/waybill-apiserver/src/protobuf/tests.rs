@@ -1,3 +1,5 @@
+//! What kubectl sends, what the tables say, and what damage does.
+
 mod goldens;
 
 use proptest::prelude::*;
