@@ -35,6 +35,7 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<()> {
         return Ok(());
     }
     let tiers = chosen(args);
+    packages::unpack(&tiers);
     let notes = packages::prepare(&tiers);
     let rows: Vec<_> = tiers.iter().map(|&tier| row(repository, tier)).collect();
 

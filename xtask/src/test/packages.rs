@@ -2,7 +2,11 @@
 //!
 //! Where we may, we install what is missing, so that one command is enough on a new machine.
 
-use std::process::Command;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::Result;
 
@@ -26,6 +30,49 @@ const NEEDED: &[Needed] = &[Needed {
     tier: Tier::Test,
     why: "env files are compared with `bash --posix`",
 }];
+
+/// A server that tests start themselves. Its package is unpacked and not installed, because an
+/// installed one would run all the time.
+struct Unpacked {
+    command: &'static str,
+    package: &'static str,
+    why: &'static str,
+}
+
+const UNPACKED: &[Unpacked] = &[Unpacked {
+    command: "etcd",
+    package: "etcd-server",
+    why: "the store is tested on real etcd",
+}];
+
+/// Unpacks what tests would otherwise skip, into `~/.cache/waybill/<command>`.
+pub(super) fn unpack(tiers: &[Tier]) {
+    if !tiers.contains(&Tier::Test) {
+        return;
+    }
+    for Unpacked { command, package, why } in UNPACKED {
+        let Some(folder) = cache(command) else { continue };
+        if machine::has_command(command) || folder.join("usr/bin").join(command).exists() {
+            continue;
+        }
+        println!("unpacking the Debian package {package} into {}", folder.display());
+        if let Err(error) = download(package, &folder) {
+            println!("missing: `{command}` ({why}); its tests are skipped: {error:#}");
+        }
+    }
+}
+
+fn download(package: &str, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let script = "apt-get download \"$1\" || { apt-get update && apt-get download \"$1\"; } \
+                  && dpkg-deb -x \"$1\"_*.deb .";
+    process::run(Command::new("sh").args(["-c", script, "sh", package]).current_dir(folder))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the chores of a repository live in its user's home")]
+fn cache(name: &str) -> Option<PathBuf> {
+    Some(Path::new(&std::env::var_os("HOME")?).join(".cache/waybill").join(name))
+}
 
 /// Installs what `tiers` need and this machine lacks; returns what is still missing after that.
 pub(super) fn prepare(tiers: &[Tier]) -> Vec<Missing> {
