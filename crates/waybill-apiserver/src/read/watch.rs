@@ -139,7 +139,7 @@ impl Lines {
                 }
             };
             if let Some(kind) = change.as_seen(|object| self.selection.keeps(object)) {
-                return Some(self.line(kind, &change.object, Some(&change)));
+                return Some(self.line(kind, change.object_as(kind), Some(&change)));
             }
         }
     }
