@@ -343,3 +343,6 @@ fn own_uid(state_dir: &std::path::Path) -> u32 {
 fn now() -> Timestamp {
     Timestamp::try_from(std::time::SystemTime::now()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;
