@@ -119,6 +119,21 @@ async fn bad_queries_are_refused() {
     server.refuses(("GET", &path, JSON), "", (504, "Timeout", "Too large resource version")).await;
 }
 
+/// Who may list one thing must not get the rest of another list with its token.
+#[tokio::test]
+async fn the_token_of_a_list_is_good_for_that_list_only() {
+    let server = TestServer::start().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let page = server.send("admin", "GET", &format!("{roles}?limit=1"), "").await.json();
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    for path in [format!("{MAPS}?"), format!("{roles}?labelSelector=x&")] {
+        let path = format!("{path}limit=1&continue={token}");
+        server.refuses(("GET", &path, JSON), "", (400, "BadRequest", "continue key")).await;
+    }
+    let next = server.send("admin", "GET", &format!("{roles}?limit=1&continue={token}"), "").await;
+    assert_eq!(next.code, 200, "{next:?}");
+}
+
 #[tokio::test]
 async fn unknown_paths_and_methods_are_refused() {
     let server = TestServer::start().await;

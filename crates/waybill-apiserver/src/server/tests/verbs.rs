@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeSet, fs};
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 
 use super::TestServer;
@@ -161,21 +162,13 @@ impl Record {
 async fn every_verb_is_guarded_and_recorded() {
     let server = TestServer::start().await;
     assert_eq!(server.send("admin", "DELETE", BASIC_USER, "").await.code, 200);
+    let mut checks: FuturesUnordered<_> =
+        Case::all().into_iter().map(|case| check(&server, case)).collect();
     let mut expected = BTreeSet::new();
-    for case in Case::all() {
-        let (method, path) = (case.method(), case.path());
-        let reply = server.send("alice", method, &path, "").await;
-        let status = reply.json();
-        assert_eq!(reply.code, 403, "{method} {path} as alice: {status}");
-        assert_eq!(status["reason"], "Forbidden", "{method} {path}");
-        assert_eq!(status["message"], case.refusal("alice"), "{method} {path}");
-        expected.insert(case.record("alice", 403));
-
-        let reply = server.send("admin", method, &path, "").await;
-        let served = reply.code != 403 && reply.code != 405 && reply.code < 500;
-        assert!(served, "{method} {path} as admin: {reply:?}");
-        expected.insert(case.record("admin", reply.code));
+    while let Some(records) = checks.next().await {
+        expected.extend(records);
     }
+    drop(checks);
     let dir = server.dir.path().join("audit/audit.log");
     let TestServer { server, dir: _kept, .. } = server;
     server.stop().await;
@@ -184,4 +177,19 @@ async fn every_verb_is_guarded_and_recorded() {
         log.lines().filter_map(|line| Record::read(&serde_json::from_str(line).unwrap())).collect();
     let missing: Vec<_> = expected.difference(&found).collect();
     assert!(missing.is_empty(), "not in the audit log: {missing:#?}");
+}
+
+/// Tries one case without and with the right to it; returns what the audit log must hold.
+async fn check(server: &TestServer, case: Case) -> [Record; 2] {
+    let (method, path) = (case.method(), case.path());
+    let reply = server.send("alice", method, &path, "").await;
+    let status = reply.json();
+    assert_eq!(reply.code, 403, "{method} {path} as alice: {status}");
+    assert_eq!(status["reason"], "Forbidden", "{method} {path}");
+    assert_eq!(status["message"], case.refusal("alice"), "{method} {path}");
+
+    let reply = server.send("admin", method, &path, "").await;
+    let served = reply.code != 403 && reply.code != 405 && reply.code < 500;
+    assert!(served, "{method} {path} as admin: {reply:?}");
+    [case.record("alice", 403), case.record("admin", reply.code)]
 }
