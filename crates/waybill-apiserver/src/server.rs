@@ -29,7 +29,7 @@ use crate::{
     },
     authz::Authorizer,
     controllers,
-    http::Listener,
+    http::{Listener, Patience},
     kinds,
     metrics::Metrics,
     objects::Objects,
@@ -153,7 +153,8 @@ impl Server {
 
         let hints = [pki.cluster_authority().clone()];
         let tls = server_config(pki.serving(), &hints).map_err(during("setting up TLS"))?;
-        let listener = Listener { socket: listener, tls: Arc::new(tls) };
+        let listener =
+            Listener { socket: listener, tls: Arc::new(tls), patience: Patience::default() };
         tasks.spawn(listener.serve(Arc::clone(&api), stop.clone()));
         tasks.spawn(renew(pki, Arc::clone(&clock), stop.clone()));
         tasks.close();
