@@ -20,12 +20,20 @@ struct Needed {
     why: &'static str,
 }
 
-const NEEDED: &[Needed] = &[Needed {
-    command: "bash",
-    package: "bash",
-    tier: Tier::Test,
-    why: "env files are compared with `bash --posix`",
-}];
+const NEEDED: &[Needed] = &[
+    Needed {
+        command: "bash",
+        package: "bash",
+        tier: Tier::Test,
+        why: "env files are compared with `bash --posix`",
+    },
+    Needed {
+        command: "kubectl",
+        package: "kubernetes-client",
+        tier: Tier::Test,
+        why: "the API server is tested with stock kubectl",
+    },
+];
 
 /// Installs what `tiers` need and this machine lacks; returns what is still missing after that.
 pub(super) fn prepare(tiers: &[Tier]) -> Vec<Missing> {
