@@ -253,7 +253,11 @@ impl Api {
                 | ("patch", &Method::PATCH)
                 | ("delete" | "deletecollection", &Method::DELETE)
         );
-        let name_fits = verb != "create" || route.name.is_empty();
+        let name_fits = match verb {
+            "create" => route.name.is_empty(),
+            "update" | "patch" => !route.name.is_empty(),
+            _ => true,
+        };
         if !method_fits || !name_fits || !route.resource.verbs.contains(&verb) {
             return Err(Status::method_not_allowed(route.status_target(), verb));
         }

@@ -7,5 +7,5 @@ mod connection;
 pub(crate) use self::{
     answer::{Answer, AnswerBody, compress, keeping},
     body::{Body, read_body},
-    connection::{Connection, Listener, Service},
+    connection::{Connection, Listener, Patience, Service},
 };

@@ -37,7 +37,7 @@ use crate::{
     },
     authz::Authorizer,
     controllers,
-    http::Listener,
+    http::{Listener, Patience},
     kinds,
     metrics::Metrics,
     objects::Objects,
@@ -188,7 +188,8 @@ impl Server {
 
         let hints = [pki.cluster_authority().clone()];
         let tls = server_config(pki.serving(), &hints).map_err(during("setting up TLS"))?;
-        let listener = Listener { socket: listener, tls: Arc::new(tls) };
+        let listener =
+            Listener { socket: listener, tls: Arc::new(tls), patience: Patience::default() };
         tasks.spawn(listener.serve(Arc::clone(&api), stop.clone()));
         tasks.spawn(renew(Arc::clone(&pki), Arc::clone(&clock), stop.clone()));
         tasks.close();
@@ -431,3 +432,6 @@ fn own_uid(state_dir: &Path) -> u32 {
 fn now() -> Timestamp {
     Timestamp::try_from(std::time::SystemTime::now()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,12 +24,20 @@ struct Needed {
     why: &'static str,
 }
 
-const NEEDED: &[Needed] = &[Needed {
-    command: "bash",
-    package: "bash",
-    tier: Tier::Test,
-    why: "env files are compared with `bash --posix`",
-}];
+const NEEDED: &[Needed] = &[
+    Needed {
+        command: "bash",
+        package: "bash",
+        tier: Tier::Test,
+        why: "env files are compared with `bash --posix`",
+    },
+    Needed {
+        command: "kubectl",
+        package: "kubernetes-client",
+        tier: Tier::Test,
+        why: "the API server is tested with stock kubectl",
+    },
+];
 
 /// A server that tests start themselves. Its package is unpacked and not installed, because an
 /// installed one would run all the time.

@@ -22,6 +22,10 @@ impl Api {
         }
         match path.trim_end_matches('/') {
             "" => Ok(Answer::value(&json!({"paths": paths()}))),
+            "/healthz" | "/livez" | "/readyz" if context.query.flag("verbose") => {
+                let check = path.trim_matches('/');
+                Ok(Answer::text(format!("[+]ping ok\n{check} check passed\n")))
+            }
             "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping"
             | "/readyz/ping" => Ok(Answer::text("ok")),
             "/metrics" => Ok(self.metrics.answer()),

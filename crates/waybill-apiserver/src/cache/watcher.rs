@@ -39,6 +39,8 @@ pub(crate) struct ObjectChange {
     kind: ChangeKind,
     /// The event as most watchers get it, made once for all of them.
     line: OnceLock<Bytes>,
+    /// The object for watches whose selection it leaves.
+    left: OnceLock<Arc<CachedObject>>,
 }
 
 impl ObjectChange {
@@ -53,7 +55,14 @@ impl ObjectChange {
             (Some(old), None) => (Arc::new(deleted(old, revision)), ChangeKind::Deleted),
             (None, None) => return None,
         };
-        Some(Self { revision, object, previous: old, kind, line: OnceLock::new() })
+        Some(Self {
+            revision,
+            object,
+            previous: old,
+            kind,
+            line: OnceLock::new(),
+            left: OnceLock::new(),
+        })
     }
 
     /// What a watch that sees only what `keep` lets through is told, if anything.
@@ -68,12 +77,23 @@ impl ObjectChange {
         }
     }
 
+    /// The object that an event of `kind` shows. To whom it leaves the selection it is deleted: it
+    /// is shown as they last saw it, at the revision of the change.
+    pub(crate) fn object_as(&self, kind: ChangeKind) -> &CachedObject {
+        match (&self.previous, kind) {
+            (Some(previous), ChangeKind::Deleted) if self.kind == ChangeKind::Modified => {
+                self.left.get_or_init(|| Arc::new(deleted(previous, self.revision)))
+            }
+            _ => &self.object,
+        }
+    }
+
     /// The event as one line of a watch response.
     pub(crate) fn line(&self, kind: ChangeKind) -> Bytes {
         if kind == self.kind {
             self.line.get_or_init(|| event_line(kind, &self.object.json)).clone()
         } else {
-            event_line(kind, &self.object.json)
+            event_line(kind, &self.object_as(kind).json)
         }
     }
 }

@@ -1,7 +1,15 @@
 //! Connections: TLS, limits on slow and silent clients, and an orderly end.
 
 use std::{
-    convert::Infallible, future::Future, net::SocketAddr, pin::pin, sync::Arc, time::Duration,
+    convert::Infallible,
+    future::Future,
+    net::SocketAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use http::{Request, Response};
@@ -25,10 +33,6 @@ use crate::{
     authn::Peer,
     proxy::long_target::{HTTP1_BUFFER, LongTargetIo},
 };
-
-/// How long a client may take for the TLS handshake, and for the headers of a request.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-const HEADERS: Duration = Duration::from_secs(30);
 
 /// How often a silent HTTP/2 client is asked whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -64,6 +68,20 @@ pub(crate) trait Service: Send + Sync + 'static {
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
     pub(crate) tls: Arc<ServerConfig>,
+    pub(crate) patience: Patience,
+}
+
+/// How long a client may take for the TLS handshake, and for the headers of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) handshake: Duration,
+    pub(crate) headers: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { handshake: Duration::from_secs(10), headers: Duration::from_secs(30) }
+    }
 }
 
 impl Listener {
@@ -87,9 +105,8 @@ impl Listener {
                 }
             };
             let connection = serve_connection(
-                stream,
-                address,
-                acceptor.clone(),
+                (stream, address),
+                (acceptor.clone(), self.patience),
                 Arc::clone(&service),
                 stop.clone(),
             );
@@ -110,14 +127,13 @@ impl Listener {
 }
 
 async fn serve_connection<S: Service>(
-    stream: TcpStream,
-    address: SocketAddr,
-    acceptor: TlsAcceptor,
+    (stream, address): (TcpStream, SocketAddr),
+    (acceptor, patience): (TlsAcceptor, Patience),
     service: Arc<S>,
     stop: CancellationToken,
 ) {
     let _ = stream.set_nodelay(true);
-    let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+    let stream = match timeout(patience.handshake, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::debug!(%address, %error, "TLS handshake failed");
@@ -129,9 +145,9 @@ async fn serve_connection<S: Service>(
     let connection = Connection { address, peer: Arc::new(service.identify(chain)) };
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let result = if is_http2 {
-        serve_http2(stream, service, connection, stop).await
+        serve_http2((stream, patience), service, connection, stop).await
     } else {
-        serve_http1(stream, service, connection, stop).await
+        serve_http1((stream, patience), service, connection, stop).await
     };
     if let Err(error) = result {
         tracing::debug!(%address, %error, "a connection broke off");
@@ -140,7 +156,7 @@ async fn serve_connection<S: Service>(
 
 /// HTTP/1.1, which alone can be upgraded; its request lines may be longer than hyper reads.
 async fn serve_http1<S: Service>(
-    stream: TlsStream<TcpStream>,
+    (stream, patience): (TlsStream<TcpStream>, Patience),
     service: Arc<S>,
     connection: Connection,
     stop: CancellationToken,
@@ -153,7 +169,7 @@ async fn serve_http1<S: Service>(
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
+        .header_read_timeout(patience.headers)
         .max_buf_size(HTTP1_BUFFER)
         .half_close(false)
         .serve_connection(TokioIo::new(io), service)
@@ -168,13 +184,18 @@ async fn serve_http1<S: Service>(
     }
 }
 
+/// HTTP/2. Hyper waits for the first request without end, so that is cut short here; later it asks
+/// silent clients whether they are still there.
 async fn serve_http2<S: Service>(
-    stream: TlsStream<TcpStream>,
+    (stream, patience): (TlsStream<TcpStream>, Patience),
     service: Arc<S>,
     connection: Connection,
     stop: CancellationToken,
 ) -> Result<(), hyper::Error> {
+    let begun = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&begun);
     let service = service_fn(move |request| {
+        noted.store(true, Ordering::Relaxed);
         let answer = Arc::clone(&service).answer(connection.clone(), request);
         async move { Ok::<_, Infallible>(answer.await) }
     });
@@ -185,10 +206,21 @@ async fn serve_http2<S: Service>(
         .serve_connection(TokioIo::new(stream), service);
     let mut serving = pin!(serving);
     tokio::select! {
-        result = serving.as_mut() => result,
-        () = stop.cancelled() => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+        result = serving.as_mut() => return result,
+        () = stop.cancelled() => {}
+        () = tokio::time::sleep(patience.headers) => {
+            if !begun.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            tokio::select! {
+                result = serving.as_mut() => return result,
+                () = stop.cancelled() => {}
+            }
         }
     }
+    serving.as_mut().graceful_shutdown();
+    serving.await
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,15 +25,22 @@ impl Reader {
         let cache = self.cache(route.resource)?;
         let selection = Selection::parse(route, query)?;
         let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(usize::MAX);
+        let subject = format!(
+            "{}{}?{}&{}",
+            route.resource.prefix(),
+            route.namespace,
+            query.text("labelSelector"),
+            query.text("fieldSelector")
+        );
         let page = match query.text("continue") {
             "" => {
                 let from = From::parse(query)?;
                 let listing = cache
                     .list(&route.namespace, None, usize::MAX, |object| selection.keeps(object));
                 check_state(from, listing.revision)?;
-                self.pages.first(listing.objects, listing.revision, limit, now)
+                self.pages.first(subject, listing.objects, listing.revision, limit, now)
             }
-            token => self.pages.next(token, limit, now)?,
+            token => self.pages.next(&subject, token, limit, now)?,
         };
         // How many are left is said only where it is exact for the client too.
         let remaining = (!selection.is_narrow()).then_some(page.remaining).filter(|&left| left > 0);

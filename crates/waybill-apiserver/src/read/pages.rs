@@ -29,6 +29,8 @@ pub(crate) struct Pages(Mutex<VecDeque<Begun>>);
 
 struct Begun {
     id: Uuid,
+    /// What was listed; the rest of it is of no use to whoever may list something else.
+    subject: String,
     until: Timestamp,
     listing: Arc<[Arc<CachedObject>]>,
     revision: ResourceVersion,
@@ -44,9 +46,10 @@ pub(crate) struct Page {
 }
 
 impl Pages {
-    /// The first page of a list.
+    /// The first page of a list of `subject`.
     pub(crate) fn first(
         &self,
+        subject: String,
         objects: Vec<Arc<CachedObject>>,
         revision: ResourceVersion,
         limit: usize,
@@ -57,6 +60,7 @@ impl Pages {
         }
         let begun = Begun {
             id: Uuid::new_v4(),
+            subject,
             until: now.checked_add(LIFE).unwrap_or(now),
             listing: objects.into(),
             revision,
@@ -70,10 +74,16 @@ impl Pages {
         page
     }
 
-    /// The page that `token` asks for.
-    pub(crate) fn next(&self, token: &str, limit: usize, now: Timestamp) -> Result<Page, Status> {
-        let (id, start) =
-            parse_token(token).ok_or_else(|| Status::bad_request("continue key is not valid"))?;
+    /// The page that `token` asks for, if it is one of a list of `subject`.
+    pub(crate) fn next(
+        &self,
+        subject: &str,
+        token: &str,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Page, Status> {
+        let invalid = || Status::bad_request("continue key is not valid");
+        let (id, start) = parse_token(token).ok_or_else(invalid)?;
         let mut all = self.lock();
         all.retain(|begun| begun.until > now);
         let begun = all.iter().find(|begun| begun.id == id);
@@ -83,6 +93,9 @@ impl Pages {
                  You must start a new list without the continue parameter.",
             )
         })?;
+        if begun.subject != subject {
+            return Err(invalid());
+        }
         Ok(begun.page(start, limit))
     }
 
@@ -132,7 +145,7 @@ mod tests {
     #[test]
     fn pages_cover_the_list_once() {
         let pages = Pages::default();
-        let mut page = pages.first(objects(25), 7.into(), 10, at(0));
+        let mut page = pages.first(String::new(), objects(25), 7.into(), 10, at(0));
         let mut names = Vec::new();
         let mut sizes = Vec::new();
         loop {
@@ -142,7 +155,7 @@ mod tests {
             if page.next.is_empty() {
                 break;
             }
-            page = pages.next(&page.next, 10, at(1)).unwrap();
+            page = pages.next("", &page.next, 10, at(1)).unwrap();
         }
         assert_eq!(sizes, [(10, 15), (10, 5), (5, 0)]);
         names.dedup();
@@ -152,15 +165,15 @@ mod tests {
     #[test]
     fn old_and_bad_tokens_are_refused() {
         let pages = Pages::default();
-        let page = pages.first(objects(3), 1.into(), 1, at(0));
-        assert_eq!(pages.next(&page.next, 1, at(301)).err().unwrap().code(), 410);
-        assert_eq!(pages.next("nonsense", 1, at(0)).err().unwrap().code(), 400);
+        let page = pages.first(String::new(), objects(3), 1.into(), 1, at(0));
+        assert_eq!(pages.next("", &page.next, 1, at(301)).err().unwrap().code(), 410);
+        assert_eq!(pages.next("", "nonsense", 1, at(0)).err().unwrap().code(), 400);
     }
 
     #[test]
     fn a_list_that_fits_has_one_page() {
         let pages = Pages::default();
-        assert_eq!(pages.first(objects(3), 1.into(), 3, at(0)).next, "");
-        assert_eq!(pages.first(objects(3), 1.into(), 0, at(0)).next, "");
+        assert_eq!(pages.first(String::new(), objects(3), 1.into(), 3, at(0)).next, "");
+        assert_eq!(pages.first(String::new(), objects(3), 1.into(), 0, at(0)).next, "");
     }
 }

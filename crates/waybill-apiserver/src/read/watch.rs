@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, future::Either, stream};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use waybill_api::status::Status;
@@ -60,7 +60,12 @@ pub(crate) fn watch_lines(
     clock: Clock,
 ) -> Result<impl Stream<Item = Bytes> + Send + use<>, Status> {
     let cache = reader.cache(resource)?;
-    let (initial, watcher) = start(cache, &options)?;
+    let (initial, watcher) = match start(cache, &options) {
+        Ok(started) => started,
+        // As upstream, the stream begins and its one event is the error: some clients list anew
+        // only if they are told so in this way.
+        Err(too_old) => return Ok(Either::Left(stream::iter([error_line(&too_old)]))),
+    };
     let (seen, initial) = match initial {
         Some(listing) => (listing.revision, listing.objects),
         None => (ResourceVersion::from(0), Vec::new()),
@@ -78,10 +83,10 @@ pub(crate) fn watch_lines(
         next_bookmark: options.bookmarks.then(|| Instant::now() + BOOKMARK),
         selection: options.selection,
     };
-    Ok(stream::unfold(lines, |mut lines| async move {
+    Ok(Either::Right(stream::unfold(lines, |mut lines| async move {
         let line = lines.next().await?;
         Some((line, lines))
-    }))
+    })))
 }
 
 type Start = (Option<crate::cache::Listing>, Watcher);
@@ -100,6 +105,10 @@ fn start(cache: &Cache, options: &WatchOptions) -> Result<Start, Status> {
     cache.watch(after).map(|watcher| (None, watcher)).map_err(|too_old| {
         Status::expired(format!("too old resource version: {after} ({})", too_old.oldest))
     })
+}
+
+fn error_line(status: &Status) -> Bytes {
+    Bytes::from(format!("{}\n", json!({"type": "ERROR", "object": status})))
 }
 
 struct Lines {
@@ -139,7 +148,7 @@ impl Lines {
                 }
             };
             if let Some(kind) = change.as_seen(|object| self.selection.keeps(object)) {
-                return Some(self.line(kind, &change.object, Some(&change)));
+                return Some(self.line(kind, change.object_as(kind), Some(&change)));
             }
         }
     }

@@ -109,7 +109,12 @@ fn default_container(container: &mut Value) {
         handler.into_iter().for_each(default_handler);
     }
     for variable in items_mut(container, "env") {
-        variable.get_mut("valueFrom").into_iter().for_each(default_field_ref);
+        if let Some(source) = variable.get_mut("valueFrom") {
+            default_field_ref(source);
+            if let Some(file) = source.get_mut("fileKeyRef") {
+                fill(file, "optional", false);
+            }
+        }
     }
 }
 

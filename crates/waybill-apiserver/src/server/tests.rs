@@ -1,0 +1,59 @@
+//! The whole server, over its own TLS.
+
+mod bad_input;
+mod client;
+mod verbs;
+mod watches;
+
+use std::{fs, path::Path, sync::Arc};
+
+use tempfile::TempDir;
+use waybill_api::gates::{FeatureGates, KubeVersion};
+
+use super::{Config, Server, StoreConfig};
+
+/// `admin` may do everything, `alice` nothing.
+const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nalice-token,alice,2,\"devs\"\n";
+
+/// Records every request, so that nothing escapes the tests by policy.
+const RECORD_ALL: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
+
+/// A server with a state directory of its own.
+struct TestServer {
+    dir: TempDir,
+    server: Server,
+    tls: Arc<rustls::ClientConfig>,
+}
+
+impl TestServer {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("tokens.csv"), TOKENS).unwrap();
+        fs::write(dir.path().join("policy.yaml"), RECORD_ALL).unwrap();
+        Self::start_in(dir).await
+    }
+
+    /// Stops the server and starts another one in its place.
+    async fn restart(self) -> Self {
+        let Self { dir, server, .. } = self;
+        server.stop().await;
+        Self::start_in(dir).await
+    }
+
+    async fn start_in(dir: TempDir) -> Self {
+        let server = Server::start(config(dir.path())).await.unwrap();
+        let tls = client::trusting(server.ca_certificate());
+        Self { dir, server, tls }
+    }
+}
+
+fn config(dir: &Path) -> Config {
+    Config {
+        state_dir: dir.to_owned(),
+        listen: ([127, 0, 0, 1], 0).into(),
+        store: StoreConfig::Embedded,
+        gates: FeatureGates::new(KubeVersion::NEWEST),
+        token_file: Some(dir.join("tokens.csv")),
+        audit_policy: Some(dir.join("policy.yaml")),
+    }
+}

@@ -1,0 +1,135 @@
+//! A client that says exactly what it is told to say.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use serde_json::Value;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::TestServer;
+
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) const JSON: &str = "application/json";
+
+/// An answer that is complete.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) code: u16,
+    pub(super) body: Bytes,
+}
+
+/// The lines of a watch.
+pub(super) struct Lines {
+    body: Incoming,
+    buffer: BytesMut,
+}
+
+/// TLS that trusts one authority.
+pub(super) fn trusting(pem: &str) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+impl TestServer {
+    pub(super) async fn connect(&self) -> TlsStream<TcpStream> {
+        let tcp = TcpStream::connect(self.server.address()).await.unwrap();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await.unwrap()
+    }
+
+    /// Sends JSON as `user`; nobody if it is empty.
+    pub(super) async fn send(&self, user: &str, method: &str, path: &str, body: &str) -> Reply {
+        self.send_as(user, method, path, JSON, body.to_owned()).await
+    }
+
+    pub(super) async fn send_as(
+        &self,
+        user: &str,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: impl Into<Bytes>,
+    ) -> Reply {
+        let response = self.open(user, method, path, content_type, body.into()).await;
+        let code = response.status().as_u16();
+        let body = timeout(PATIENCE, response.into_body().collect()).await.unwrap().unwrap();
+        Reply { code, body: body.to_bytes() }
+    }
+
+    /// Starts a watch, which must be granted.
+    pub(super) async fn watch(&self, path: &str) -> Lines {
+        let response = self.open("admin", "GET", path, JSON, Bytes::new()).await;
+        assert_eq!(response.status(), 200, "{path}");
+        Lines { body: response.into_body(), buffer: BytesMut::new() }
+    }
+
+    async fn open(
+        &self,
+        user: &str,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: Bytes,
+    ) -> http::Response<Incoming> {
+        let io = TokioIo::new(self.connect().await);
+        let (mut sender, connection) = http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "localhost")
+            .header(header::CONTENT_TYPE, content_type);
+        if !user.is_empty() {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {user}-token"));
+        }
+        let request = request.body(Full::new(body)).unwrap();
+        timeout(PATIENCE, sender.send_request(request)).await.unwrap().unwrap()
+    }
+}
+
+impl Reply {
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+
+    #[track_caller]
+    pub(super) fn created(&self) -> Value {
+        assert_eq!(self.code, 201, "{self:?}");
+        self.json()
+    }
+}
+
+impl Lines {
+    /// The next event; nothing after the end of the stream.
+    pub(super) async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
+                return Some(serde_json::from_slice(&self.buffer.split_to(end + 1)).unwrap());
+            }
+            let frame = timeout(PATIENCE, self.body.frame()).await.unwrap()?;
+            self.buffer.extend_from_slice(frame.unwrap().data_ref().unwrap());
+        }
+    }
+
+    /// Type and name of the next event.
+    pub(super) async fn next_name(&mut self) -> (String, String) {
+        let event = self.next().await.unwrap();
+        let text = |pointer: &str| event.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+        (text("/type"), text("/object/metadata/name"))
+    }
+}
