@@ -38,10 +38,18 @@ const RETRY: Duration = Duration::from_millis(500);
 
 pub(crate) struct Objects {
     store: Arc<dyn Store>,
-    /// By the store's prefix of the resource.
-    caches: HashMap<String, (&'static Resource, Cache)>,
+    /// Few enough to be searched one by one, by identity or by prefix.
+    caches: Vec<Entry>,
     applied: watch::Sender<ResourceVersion>,
     observer: Box<Observer>,
+}
+
+/// The objects of one resource that is stored.
+struct Entry {
+    resource: &'static Resource,
+    /// Where they lie in the store.
+    prefix: String,
+    cache: Cache,
 }
 
 /// Why a commit did not happen, or may not have happened.
@@ -76,7 +84,11 @@ impl Objects {
                 for object in &objects {
                     observe(&*observer, resource, None, Some(object));
                 }
-                (resource.prefix(), (resource, Cache::new(objects, revision)))
+                Entry {
+                    resource,
+                    prefix: resource.prefix(),
+                    cache: Cache::new(objects, revision),
+                }
             })
             .collect();
         Ok(Self { store, caches, applied: watch::Sender::new(revision), observer })
@@ -84,12 +96,14 @@ impl Objects {
 
     /// The cache of `resource`; `None` for one whose objects are not kept.
     pub(crate) fn cache(&self, resource: &'static Resource) -> Option<&Cache> {
-        self.caches.get(&resource.prefix()).map(|(_, cache)| cache)
+        let stored = resource.storage();
+        let found = self.caches.iter().find(|entry| std::ptr::eq(entry.resource, stored));
+        found.map(|entry| &entry.cache)
     }
 
     /// Every cache with its resource.
     pub(crate) fn caches(&self) -> impl Iterator<Item = (&'static Resource, &Cache)> {
-        self.caches.values().map(|(resource, cache)| (*resource, cache))
+        self.caches.iter().map(|entry| (entry.resource, &entry.cache))
     }
 
     /// Writes `document`, or deletes if there is none, and returns the revision of the change.
@@ -180,8 +194,8 @@ impl Objects {
     }
 
     fn advance(&self, revision: ResourceVersion) {
-        for (_, cache) in self.caches.values() {
-            cache.advance(revision);
+        for entry in &self.caches {
+            entry.cache.advance(revision);
         }
         self.applied.send_replace(revision);
     }
@@ -190,7 +204,7 @@ impl Objects {
     fn catch_up(&self, snapshot: Snapshot) {
         let revision = snapshot.revision;
         let mut found = by_prefix(snapshot);
-        for (prefix, (resource, cache)) in &self.caches {
+        for Entry { resource, prefix, cache } in &self.caches {
             let stored = found.remove(prefix).unwrap_or_default();
             let mut seen = HashSet::new();
             for Stored { key, value, revision: written } in stored {
@@ -214,10 +228,10 @@ impl Objects {
 
     fn place(&self, key: &str) -> Option<(&'static Resource, &Cache, ObjectKey)> {
         let prefix = prefix_of(key)?;
-        let (resource, cache) = self.caches.get(prefix)?;
+        let entry = self.caches.iter().find(|entry| entry.prefix == prefix)?;
         let rest = key.get(prefix.len()..)?;
         let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
-        Some((resource, cache, ObjectKey::new(namespace, name)))
+        Some((entry.resource, &entry.cache, ObjectKey::new(namespace, name)))
     }
 }
 
