@@ -33,6 +33,9 @@ const ROOT: &str = "/registry/";
 /// How long a commit waits for its own change to come back from the store.
 const OWN_CHANGE: Duration = Duration::from_secs(10);
 
+/// How many changes are applied before those who wait for them are told.
+const TOGETHER: usize = 64;
+
 /// How long the feed waits before it asks a broken store again.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -84,11 +87,7 @@ impl Objects {
                 for object in &objects {
                     observe(&*observer, resource, None, Some(object));
                 }
-                Entry {
-                    resource,
-                    prefix: resource.prefix(),
-                    cache: Cache::new(objects, revision),
-                }
+                Entry { resource, prefix: resource.prefix(), cache: Cache::new(objects, revision) }
             })
             .collect();
         Ok(Self { store, caches, applied: watch::Sender::new(revision), observer })
@@ -161,23 +160,33 @@ impl Objects {
     }
 
     async fn follow(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let mut changes = self.store.watch(ROOT, self.revision()).await?;
-        while let Some(event) = changes.next().await {
-            match event? {
-                Event::Change(change) => self.apply(change),
-                Event::Progress(revision) => self.advance(revision),
+        let changes = self.store.watch(ROOT, self.revision()).await?;
+        // Writes that shared a commit come together. Those who wait are woken once for all of them.
+        let mut together = changes.ready_chunks(TOGETHER);
+        while let Some(events) = together.next().await {
+            let mut newest = self.revision();
+            for event in events {
+                newest = match event {
+                    Ok(Event::Change(change)) => self.apply(change),
+                    Ok(Event::Progress(revision)) => revision,
+                    Err(error) => {
+                        self.advance(newest);
+                        return Err(error.into());
+                    }
+                };
             }
+            self.advance(newest);
         }
         Ok(())
     }
 
-    fn apply(&self, change: Change) {
+    fn apply(&self, change: Change) -> ResourceVersion {
         let Change { key, revision, value, .. } = change;
         if let Some((resource, cache, object_key)) = self.place(&key) {
             let object = value.and_then(|value| cached(resource, &value, revision));
             self.apply_to(resource, cache, object_key, revision, object);
         }
-        self.advance(revision);
+        revision
     }
 
     fn apply_to(
