@@ -139,13 +139,13 @@ impl Service for Api {
         let answer = match result {
             Ok(Handled::Upgraded(response)) => {
                 let code = response.status().as_u16();
-                self.metrics.observe(&action, code, started.elapsed());
+                self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
                 return response.map(|body| keeping(body, audit));
             }
             Ok(Handled::Session(answer)) => {
                 let code = answer.response.status().as_u16();
-                self.metrics.observe(&action, code, started.elapsed());
+                self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
                 self.follow_session(answer.ended, audit);
                 return answer.response;
@@ -153,7 +153,7 @@ impl Service for Api {
             Ok(Handled::Answer(answer)) => answer,
             Err(status) => Answer::status(&status),
         };
-        self.metrics.observe(&action, answer.code.as_u16(), started.elapsed());
+        self.metrics.observe(&route, &action.verb, answer.code.as_u16(), started.elapsed());
         finish(answer, audit, &headers, &audit_id, lifetime).await
     }
 }
