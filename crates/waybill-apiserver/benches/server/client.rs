@@ -104,9 +104,10 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 /// A request as it goes over the wire.
 pub(crate) fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
     let length = body.len();
+    let kind = if method == "PATCH" { "merge-patch+json" } else { "json" };
     format!(
         "{method} {path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {}\r\n\
-         user-agent: bench\r\naccept: application/json\r\ncontent-type: application/json\r\n\
+         user-agent: bench\r\naccept: application/json\r\ncontent-type: application/{kind}\r\n\
          content-length: {length}\r\n\r\n{body}",
         crate::process::TOKEN
     )

@@ -159,8 +159,8 @@ pub(crate) async fn watch(server: &Process, size: Size) -> Result<()> {
         // Everyone has read what came before and waits.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let sent = Instant::now();
-        let put = request("PUT", &path, &config_map("watched", &value));
-        expect(200, writer.call(&put).await?)?;
+        let patch = json!({"data": {"value": value}}).to_string();
+        expect(200, writer.call(&request("PATCH", &path, &patch)).await?)?;
         while let Some(read) = reading.join_next().await {
             let (watcher, at) = read??;
             watchers.push(watcher);
