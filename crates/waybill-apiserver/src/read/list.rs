@@ -29,7 +29,7 @@ impl Reader {
             "" => {
                 let from = From::parse(query)?;
                 let listing = cache
-                    .list(&route.namespace, None, usize::MAX, |object| selection.keeps(object));
+                    .list(&route.namespace, None, usize::MAX, |object| selection.selects(object));
                 check_state(from, listing.revision)?;
                 self.pages.first(listing.objects, listing.revision, limit, now)
             }
