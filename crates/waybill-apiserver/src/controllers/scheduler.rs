@@ -61,7 +61,7 @@ pub(super) async fn run(api: Arc<Api>) {
 }
 
 fn begin(cache: &Cache, mut note: impl FnMut(&CachedObject)) -> Watcher {
-    let (listing, watcher) = cache.list_and_watch();
+    let (listing, watcher) = cache.list_and_watch(|_| true);
     listing.objects.iter().for_each(|object| note(object));
     watcher
 }
