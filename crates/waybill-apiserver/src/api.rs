@@ -220,7 +220,7 @@ impl Api {
         if route.subresource.is_empty() {
             self.resource(route, context, request).await.map(Handled::from)
         } else {
-            self.subresource(route, context, request).await
+            Box::pin(self.subresource(route, context, request)).await
         }
     }
 
@@ -244,7 +244,7 @@ impl Api {
             return Err(Status::method_not_allowed(route.status_target(), verb));
         }
         if !route.resource.is_stored() {
-            return self.review(route, context, request).await;
+            return Box::pin(self.review(route, context, request)).await;
         }
         let now = (self.clock)();
         match verb {
@@ -265,7 +265,8 @@ impl Api {
                     watch_lines(&self.reader, route.resource, options, view(&context)?, clock)?;
                 Ok(Answer::stream(lines))
             }
-            _ => self.write(route, verb, context, request).await,
+            // Boxed, as are the others that do much: reads would carry the room for them around.
+            _ => Box::pin(self.write(route, verb, context, request)).await,
         }
     }
 }
