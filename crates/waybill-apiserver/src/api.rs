@@ -80,7 +80,7 @@ impl Service for Api {
     async fn answer(
         self: Arc<Self>,
         connection: Connection,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Response<Body> {
         let started = std::time::Instant::now();
         let (path, raw_query) =
@@ -90,9 +90,13 @@ impl Service for Api {
             query => format!("{path}?{query}"),
         };
         let method = request.method().clone();
-        let headers = request.headers().clone();
         let query = Query::parse(&raw_query);
         let route = Route::parse(&path);
+        let headers = match &route {
+            // A session passes the request on, with its headers.
+            Route::Resource(route) if !route.subresource.is_empty() => request.headers().clone(),
+            _ => std::mem::take(request.headers_mut()),
+        };
         let mut action = route.action(&method, &path, query.flag("watch"));
         let lifetime = lifetime(&action, &query);
         let authenticated = self.authenticate(&connection, &headers, &path);
