@@ -178,6 +178,12 @@ pub(crate) async fn watch(server: &Process, size: Size) -> Result<()> {
 pub(crate) async fn many_pods() -> Result<()> {
     const EACH: usize = 1_250;
     let server = Process::start("--serve").await?;
+    // Pods are refused until their namespace has its service account.
+    let account = request("GET", "/api/v1/namespaces/default/serviceaccounts/default", "");
+    let mut connection = Connection::open(&server).await?;
+    while connection.call(&account).await? != 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let mut clients = JoinSet::new();
     for client in 0..16 {
         let mut connection = Connection::open(&server).await?;
