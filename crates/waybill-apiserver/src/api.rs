@@ -91,11 +91,17 @@ impl Service for Api {
             query => format!("{path}?{query}"),
         };
         let method = request.method().clone();
-        let headers = request.headers().clone();
-        // Nothing behind authentication sees a credential.
-        strip(request.headers_mut());
         let query = Query::parse(&raw_query);
         let route = Route::parse(&path);
+        let headers = match &route {
+            // A session passes the request on, with its headers but without credentials.
+            Route::Resource(route) if !route.subresource.is_empty() => {
+                let headers = request.headers().clone();
+                strip(request.headers_mut());
+                headers
+            }
+            _ => std::mem::take(request.headers_mut()),
+        };
         let mut action = route.action(&method, &path, query.flag("watch"));
         let lifetime = lifetime(&action, &query);
         let authenticated = self.authenticate(&connection, &headers, &path);
@@ -153,13 +159,13 @@ impl Service for Api {
         let answer = match result {
             Ok(Handled::Upgraded(response)) => {
                 let code = response.status().as_u16();
-                self.metrics.observe(&action, code, started.elapsed());
+                self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
                 return response.map(|body| keeping(body, audit));
             }
             Ok(Handled::Session(answer)) => {
                 let code = answer.response.status().as_u16();
-                self.metrics.observe(&action, code, started.elapsed());
+                self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
                 self.follow_session(answer.ended, audit);
                 return answer.response;
@@ -167,7 +173,7 @@ impl Service for Api {
             Ok(Handled::Answer(answer)) => answer,
             Err(status) => Answer::status(&status),
         };
-        self.metrics.observe(&action, answer.code.as_u16(), started.elapsed());
+        self.metrics.observe(&route, &action.verb, answer.code.as_u16(), started.elapsed());
         finish(answer, audit, &headers, &audit_id, lifetime).await
     }
 }
@@ -234,7 +240,7 @@ impl Api {
         if route.subresource.is_empty() {
             self.resource(route, context, request).await.map(Handled::from)
         } else {
-            self.subresource(route, context, request).await
+            Box::pin(self.subresource(route, context, request)).await
         }
     }
 
@@ -262,7 +268,7 @@ impl Api {
             return Err(Status::method_not_allowed(route.status_target(), verb));
         }
         if !route.resource.is_stored() {
-            return self.review(route, context, request).await;
+            return Box::pin(self.review(route, context, request)).await;
         }
         let now = (self.clock)();
         match verb {
@@ -283,7 +289,8 @@ impl Api {
                     watch_lines(&self.reader, route.resource, options, view(&context)?, clock)?;
                 Ok(Answer::stream(lines))
             }
-            _ => self.write(route, verb, context, request).await,
+            // Boxed, as are the others that do much: reads would carry the room for them around.
+            _ => Box::pin(self.write(route, verb, context, request)).await,
         }
     }
 }

@@ -145,13 +145,15 @@ impl Cache {
         Ok(Watcher::new(past, receiver))
     }
 
-    /// All objects as they are now, and the changes from now on, without a gap between.
-    pub(crate) fn list_and_watch(&self) -> (Listing, Watcher) {
+    /// The objects for which `keep` holds, as they are now, and all changes from now on, without a gap
+    /// between.
+    pub(crate) fn list_and_watch(
+        &self,
+        keep: impl Fn(&CachedObject) -> bool,
+    ) -> (Listing, Watcher) {
         let mut state = self.write();
-        let listing = Listing {
-            objects: state.objects.values().cloned().collect(),
-            revision: state.revision,
-        };
+        let objects = state.objects.values().filter(|object| keep(object)).cloned().collect();
+        let listing = Listing { objects, revision: state.revision };
         let (sender, receiver) = mpsc::channel(PENDING);
         state.watchers.push(sender);
         (listing, Watcher::new(VecDeque::new(), receiver))

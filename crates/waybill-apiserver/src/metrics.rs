@@ -17,26 +17,26 @@ use waybill_api::gates::FeatureGates;
 use crate::{
     http::Answer,
     proxy::exec::AuditIdInjection,
-    request::{Action, Target},
+    route::{ResourceRoute, Route},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     code: u16,
-    group: String,
-    resource: String,
-    subresource: String,
-    verb: String,
-    version: String,
+    group: &'static str,
+    resource: &'static str,
+    subresource: &'static str,
+    verb: &'static str,
+    version: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DurationLabels {
-    group: String,
-    resource: String,
-    subresource: String,
-    verb: String,
-    version: String,
+    group: &'static str,
+    resource: &'static str,
+    subresource: &'static str,
+    verb: &'static str,
+    version: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -94,32 +94,22 @@ impl Metrics {
         add(&mut self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
-    pub(crate) fn observe(&self, action: &Action, code: u16, elapsed: Duration) {
-        let (group, version, resource, subresource) = match &action.target {
-            Target::Resource(target) => {
-                (&*target.group, &*target.version, &*target.resource, &*target.subresource)
+    /// Counts an answered request; `verb` is the one of RBAC.
+    pub(crate) fn observe(&self, route: &Route, verb: &str, code: u16, elapsed: Duration) {
+        let (group, version, resource, subresource) = match route {
+            Route::Resource(route) => {
+                let ResourceRoute { resource, subresource, .. } = route;
+                let part = resource.subresource(subresource).map_or("", |part| part.name);
+                (resource.group, resource.version, resource.plural, part)
             }
-            Target::Path(_) => ("", "", "", ""),
+            Route::Path => ("", "", "", ""),
         };
-        let verb = action.verb.to_ascii_uppercase();
+        let verb = label(verb);
         self.requests
-            .get_or_create(&RequestLabels {
-                code,
-                group: group.to_owned(),
-                resource: resource.to_owned(),
-                subresource: subresource.to_owned(),
-                verb: verb.clone(),
-                version: version.to_owned(),
-            })
+            .get_or_create(&RequestLabels { code, group, resource, subresource, verb, version })
             .inc();
         self.durations
-            .get_or_create(&DurationLabels {
-                group: group.to_owned(),
-                resource: resource.to_owned(),
-                subresource: subresource.to_owned(),
-                verb,
-                version: version.to_owned(),
-            })
+            .get_or_create(&DurationLabels { group, resource, subresource, verb, version })
             .observe(elapsed.as_secs_f64());
     }
 
@@ -134,5 +124,23 @@ impl Metrics {
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &registry);
         Answer::text(text)
+    }
+}
+
+/// The verb as a label; a client can make up methods, but no labels.
+fn label(verb: &str) -> &'static str {
+    match verb {
+        "create" => "CREATE",
+        "delete" => "DELETE",
+        "deletecollection" => "DELETECOLLECTION",
+        "get" => "GET",
+        "head" => "HEAD",
+        "list" => "LIST",
+        "patch" => "PATCH",
+        "post" => "POST",
+        "put" => "PUT",
+        "update" => "UPDATE",
+        "watch" => "WATCH",
+        _ => "other",
     }
 }

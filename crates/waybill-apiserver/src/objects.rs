@@ -33,15 +33,26 @@ const ROOT: &str = "/registry/";
 /// How long a commit waits for its own change to come back from the store.
 const OWN_CHANGE: Duration = Duration::from_secs(10);
 
+/// How many changes are applied before those who wait for them are told.
+const TOGETHER: usize = 64;
+
 /// How long the feed waits before it asks a broken store again.
 const RETRY: Duration = Duration::from_millis(500);
 
 pub(crate) struct Objects {
     store: Arc<dyn Store>,
-    /// By the store's prefix of the resource.
-    caches: HashMap<String, (&'static Resource, Cache)>,
+    /// Few enough to be searched one by one, by identity or by prefix.
+    caches: Vec<Entry>,
     applied: watch::Sender<ResourceVersion>,
     observer: Box<Observer>,
+}
+
+/// The objects of one resource that is stored.
+struct Entry {
+    resource: &'static Resource,
+    /// Where they lie in the store.
+    prefix: String,
+    cache: Cache,
 }
 
 /// Why a commit did not happen, or may not have happened.
@@ -76,7 +87,7 @@ impl Objects {
                 for object in &objects {
                     observe(&*observer, resource, None, Some(object));
                 }
-                (resource.prefix(), (resource, Cache::new(objects, revision)))
+                Entry { resource, prefix: resource.prefix(), cache: Cache::new(objects, revision) }
             })
             .collect();
         Ok(Self { store, caches, applied: watch::Sender::new(revision), observer })
@@ -84,12 +95,14 @@ impl Objects {
 
     /// The cache of `resource`; `None` for one whose objects are not kept.
     pub(crate) fn cache(&self, resource: &'static Resource) -> Option<&Cache> {
-        self.caches.get(&resource.prefix()).map(|(_, cache)| cache)
+        let stored = resource.storage();
+        let found = self.caches.iter().find(|entry| std::ptr::eq(entry.resource, stored));
+        found.map(|entry| &entry.cache)
     }
 
     /// Every cache with its resource.
     pub(crate) fn caches(&self) -> impl Iterator<Item = (&'static Resource, &Cache)> {
-        self.caches.values().map(|(resource, cache)| (*resource, cache))
+        self.caches.iter().map(|entry| (entry.resource, &entry.cache))
     }
 
     /// Writes `document`, or deletes if there is none, and returns the revision of the change.
@@ -152,23 +165,33 @@ impl Objects {
     }
 
     async fn follow(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let mut changes = self.store.watch(ROOT, self.revision()).await?;
-        while let Some(event) = changes.next().await {
-            match event? {
-                Event::Change(change) => self.apply(change),
-                Event::Progress(revision) => self.advance(revision),
+        let changes = self.store.watch(ROOT, self.revision()).await?;
+        // Writes that shared a commit come together. Those who wait are woken once for all of them.
+        let mut together = changes.ready_chunks(TOGETHER);
+        while let Some(events) = together.next().await {
+            let mut newest = self.revision();
+            for event in events {
+                newest = match event {
+                    Ok(Event::Change(change)) => self.apply(change),
+                    Ok(Event::Progress(revision)) => revision,
+                    Err(error) => {
+                        self.advance(newest);
+                        return Err(error.into());
+                    }
+                };
             }
+            self.advance(newest);
         }
         Ok(())
     }
 
-    fn apply(&self, change: Change) {
+    fn apply(&self, change: Change) -> ResourceVersion {
         let Change { key, revision, value, .. } = change;
         if let Some((resource, cache, object_key)) = self.place(&key) {
             let object = value.and_then(|value| cached(resource, &value, revision));
             self.apply_to(resource, cache, object_key, revision, object);
         }
-        self.advance(revision);
+        revision
     }
 
     fn apply_to(
@@ -185,8 +208,8 @@ impl Objects {
     }
 
     fn advance(&self, revision: ResourceVersion) {
-        for (_, cache) in self.caches.values() {
-            cache.advance(revision);
+        for entry in &self.caches {
+            entry.cache.advance(revision);
         }
         self.applied.send_replace(revision);
     }
@@ -195,7 +218,7 @@ impl Objects {
     fn catch_up(&self, snapshot: Snapshot) {
         let revision = snapshot.revision;
         let mut found = by_prefix(snapshot);
-        for (prefix, (resource, cache)) in &self.caches {
+        for Entry { resource, prefix, cache } in &self.caches {
             let stored = found.remove(prefix).unwrap_or_default();
             let mut seen = HashSet::new();
             for Stored { key, value, revision: written } in stored {
@@ -219,10 +242,10 @@ impl Objects {
 
     fn place(&self, key: &str) -> Option<(&'static Resource, &Cache, ObjectKey)> {
         let prefix = prefix_of(key)?;
-        let (resource, cache) = self.caches.get(prefix)?;
+        let entry = self.caches.iter().find(|entry| entry.prefix == prefix)?;
         let rest = key.get(prefix.len()..)?;
         let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
-        Some((resource, cache, ObjectKey::new(namespace, name)))
+        Some((entry.resource, &entry.cache, ObjectKey::new(namespace, name)))
     }
 }
 

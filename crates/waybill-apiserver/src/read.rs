@@ -65,8 +65,13 @@ impl Selection {
     /// Whether `object` is meant.
     pub(crate) fn keeps(&self, object: &CachedObject) -> bool {
         (self.namespace.is_empty() || *object.key.namespace == *self.namespace)
-            && (self.labels.is_empty()
-                || self.labels.matches(|key| object.labels.get(key).map(String::as_str)))
+            && self.selects(object)
+    }
+
+    /// Whether `object`, which is of the right namespace, is meant.
+    fn selects(&self, object: &CachedObject) -> bool {
+        (self.labels.is_empty()
+            || self.labels.matches(|key| object.labels.get(key).map(String::as_str)))
             && (self.fields.is_empty()
                 || self.fields.matches(|field| object.field(field).map(Into::into)))
     }

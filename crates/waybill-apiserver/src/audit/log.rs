@@ -22,6 +22,11 @@ use crate::audit::{Clock, event::Event, metrics::AuditMetrics};
 /// Losses are logged at most this often.
 const QUIET: SignedDuration = SignedDuration::from_secs(10);
 
+/// How long an event may lie that nobody waits for, and how many of them. The writer is woken once for
+/// all of them, because waking a thread costs more than answering a read does.
+const LINGER: Duration = Duration::from_millis(10);
+const HEAP: usize = 1_024;
+
 /// How much memory the writer keeps between batches.
 const BUFFER: usize = 1 << 20;
 
@@ -181,7 +186,7 @@ pub(crate) struct Places {
 
 impl Places {
     /// Queues `event`, in the last place if it takes one too many. Never waits.
-    pub(crate) fn put(&mut self, event: &Event) -> Written {
+    pub(crate) fn put(&mut self, event: &Event, urgency: Urgency) -> Written {
         let mut line = serde_json::to_vec(event).expect("all keys of an event are text");
         line.push(b'\n');
         let (written, receiver) = oneshot::channel();
@@ -193,11 +198,23 @@ impl Places {
             self.shared.count_lost(1, "the log is shut down");
         } else {
             queue.waiting.push(Entry { line, _written: written, _place: place });
+            queue.urgent |= urgency == Urgency::Awaited;
+            let wakes = queue.urgent || matches!(queue.waiting.len(), 1 | HEAP);
             drop(queue);
-            self.shared.filled.notify_one();
+            if wakes {
+                self.shared.filled.notify_one();
+            }
         }
         Written(receiver)
     }
+}
+
+/// Whether somebody waits until an event is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    Awaited,
+    /// It is written a moment later, together with others.
+    Unawaited,
 }
 
 /// Resolves when an event is written, or lost.
@@ -214,6 +231,8 @@ struct Entry {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Entry>,
+    /// Somebody waits for an entry.
+    urgent: bool,
     reopen: bool,
     stop: bool,
     /// Nobody will take what is put in.
@@ -292,6 +311,12 @@ impl<S: Sink> Writer<S> {
         while queue.waiting.is_empty() && !queue.reopen && !queue.stop {
             queue = self.shared.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
+        let lingers = |queue: &mut Queue| {
+            !queue.urgent && !queue.reopen && !queue.stop && queue.waiting.len() < HEAP
+        };
+        let waited = self.shared.filled.wait_timeout_while(queue, LINGER, lingers);
+        (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        queue.urgent = false;
         queue.stopped = queue.stop;
         (mem::take(&mut queue.waiting), mem::take(&mut queue.reopen), queue.stop)
     }

@@ -18,7 +18,7 @@ use crate::{
             Event, EventKind, EventVersion, Level, MicroTime, ObjectReference, ResponseStatus,
             Stage, UserInfo,
         },
-        log::{AuditLog, Full, Places, Written},
+        log::{AuditLog, Full, Places, Urgency, Written},
         mask::mask_request_uri,
         policy::{Decision, Policy},
     },
@@ -274,7 +274,8 @@ impl Record {
         if stage != Stage::RequestReceived {
             self.event.stage_timestamp = MicroTime((self.clock)());
         }
-        Some(self.places.put(&self.event))
+        let urgency = if self.changes { Urgency::Awaited } else { Urgency::Unawaited };
+        Some(self.places.put(&self.event, urgency))
     }
 
     /// Waits until an event is written, if the request is of those that must not outrun theirs.

@@ -26,7 +26,7 @@ pub(super) async fn run(api: Arc<Api>, ca_certificate: String) {
         return;
     };
     loop {
-        let (listing, mut watcher) = cache.list_and_watch();
+        let (listing, mut watcher) = cache.list_and_watch(|_| true);
         for namespace in &listing.objects {
             tend(&api, namespace, &ca_certificate).await;
         }

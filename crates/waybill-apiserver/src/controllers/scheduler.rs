@@ -68,7 +68,7 @@ fn wait(scheduler: &Scheduler, now: Timestamp) -> Duration {
 }
 
 fn begin(cache: &Cache, mut note: impl FnMut(&CachedObject)) -> Watcher {
-    let (listing, watcher) = cache.list_and_watch();
+    let (listing, watcher) = cache.list_and_watch(|_| true);
     listing.objects.iter().for_each(|object| note(object));
     watcher
 }

@@ -36,7 +36,7 @@ impl Reader {
             "" => {
                 let from = From::parse(query)?;
                 let listing = cache
-                    .list(&route.namespace, None, usize::MAX, |object| selection.keeps(object));
+                    .list(&route.namespace, None, usize::MAX, |object| selection.selects(object));
                 check_state(from, listing.revision)?;
                 self.pages.first(subject, listing.objects, listing.revision, limit, now)
             }

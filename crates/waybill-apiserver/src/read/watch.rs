@@ -95,7 +95,7 @@ fn start(cache: &Cache, options: &WatchOptions) -> Result<Start, Status> {
     // Without a version, and with zero, a watch begins with what there is.
     let synthetic = matches!(options.from, From::Newest | From::Any) || options.initial_events;
     if synthetic {
-        let (listing, watcher) = cache.list_and_watch();
+        let (listing, watcher) = cache.list_and_watch(|object| options.selection.keeps(object));
         return Ok((Some(listing), watcher));
     }
     let after = match options.from {
@@ -127,11 +127,11 @@ struct Lines {
 
 impl Lines {
     async fn next(&mut self) -> Option<Bytes> {
-        while let Some(object) = self.initial.next() {
-            if self.selection.keeps(&object) {
-                return Some(self.line(ChangeKind::Added, &object, None));
-            }
+        if let Some(object) = self.initial.next() {
+            return Some(self.line(ChangeKind::Added, &object, None));
         }
+        // A watch lasts long after its first list; the list need not.
+        self.initial = Vec::new().into_iter();
         if let Some(revision) = self.end_of_initial.take() {
             return Some(self.bookmark(revision, true));
         }

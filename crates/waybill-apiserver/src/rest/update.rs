@@ -44,6 +44,10 @@ impl Rest {
             let mut new = make(&old)?;
             let pinned = check_identity(change, &old, &new)?;
             keep_identity(&mut new, &old);
+            // Who names no version means the newest, where the kind allows that.
+            if pinned.is_none() && kind.shape().unconditional_update {
+                set_metadata(&mut new, "resourceVersion", metadata(&old, "resourceVersion"));
+            }
             let errors = self.judge(kind, part, &mut new, &old);
             if !errors.is_empty() {
                 return Err(Status::invalid(subject(resource, &change.route.name), &errors));

@@ -96,10 +96,22 @@ fn uris(sink: &Memory) -> Vec<String> {
 async fn an_event_is_in_the_sink_when_the_wait_is_over() {
     let sink = Memory::default();
     let (log, metrics) = start(sink.clone(), LogOptions::default());
-    let written = log.reserve(1).await.ok().unwrap().put(&event("/a"));
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/a"), Urgency::Awaited);
     log.wait(written).await;
     assert_eq!(uris(&sink), ["/a"]);
     assert_eq!((metrics.events.get(), metrics.errors.get()), (1, 0));
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_written_together_a_moment_later() {
+    let sink = Memory::default();
+    let (log, _) = start(sink.clone(), LogOptions::default());
+    let mut last = None;
+    for uri in ["/a", "/b", "/c"] {
+        last = Some(log.reserve(1).await.ok().unwrap().put(&event(uri), Urgency::Unawaited));
+    }
+    log.wait(last.unwrap()).await;
+    assert_eq!(uris(&sink), ["/a", "/b", "/c"]);
 }
 
 #[tokio::test]
@@ -109,7 +121,7 @@ async fn what_gathers_during_a_write_goes_out_in_one_batch() {
     let (log, _) = start(sink.clone(), options);
     let mut last = None;
     for uri in ["/first", "/b", "/c", "/d"] {
-        last = Some(log.reserve(1).await.ok().unwrap().put(&event(uri)));
+        last = Some(log.reserve(1).await.ok().unwrap().put(&event(uri), Urgency::Awaited));
     }
     drop(turns);
     log.wait(last.unwrap()).await;
@@ -141,7 +153,7 @@ async fn places_come_back_when_events_are_written_or_never_come() {
     for round in 0..50 {
         let mut places = log.reserve(2).await.ok().unwrap();
         if round % 2 == 0 {
-            let _written = places.put(&event("/a"));
+            let _written = places.put(&event("/a"), Urgency::Awaited);
         }
     }
     assert_eq!(metrics.errors.get(), 0);
@@ -152,10 +164,10 @@ async fn a_failed_write_is_counted_and_the_next_one_succeeds() {
     let (sink, turns) = Memory::gated();
     let (log, metrics) = start(sink.clone(), LogOptions::default());
     turns.send(Err(io::Error::from(io::ErrorKind::StorageFull))).unwrap();
-    let written = log.reserve(1).await.ok().unwrap().put(&event("/lost"));
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/lost"), Urgency::Awaited);
     log.wait(written).await;
     drop(turns);
-    let written = log.reserve(1).await.ok().unwrap().put(&event("/kept"));
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/kept"), Urgency::Awaited);
     log.wait(written).await;
     assert_eq!(uris(&sink), ["/kept"]);
     assert_eq!((metrics.events.get(), metrics.errors.get()), (2, 1));
@@ -167,12 +179,12 @@ async fn dropping_the_log_writes_what_is_left() {
     let (log, metrics) = start(sink.clone(), LogOptions::default());
     let mut late = log.reserve(1).await.ok().unwrap();
     for _ in 0..100 {
-        let _written = log.reserve(1).await.ok().unwrap().put(&event("/a"));
+        let _written = log.reserve(1).await.ok().unwrap().put(&event("/a"), Urgency::Awaited);
     }
     log.reopen();
     drop(log);
     assert_eq!(sink.events().len(), 100);
     assert_eq!(sink.calls.lock().unwrap().last(), Some(&"reopen"));
-    let _written = late.put(&event("/late"));
+    let _written = late.put(&event("/late"), Urgency::Awaited);
     assert_eq!((sink.events().len(), metrics.errors.get()), (100, 1));
 }

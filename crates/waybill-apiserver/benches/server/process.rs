@@ -1,0 +1,94 @@
+//! This program started again as a server, and what the kernel says about that process.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use waybill_api::gates::{FeatureGates, KubeVersion};
+use waybill_apiserver::{Config, Server, StoreConfig};
+
+use crate::Result;
+
+/// The token of an administrator.
+pub(crate) const TOKEN: &str = "bench-token-0123456789abcdef";
+
+/// A server in a process of its own. Killed on drop.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) certificate: String,
+    _directory: TempDir,
+}
+
+impl Process {
+    /// Starts this program with `mode` and waits until it says where it listens.
+    pub(crate) async fn start(mode: &'static str) -> Result<Self> {
+        tokio::task::spawn_blocking(move || Self::spawn(mode)).await?
+    }
+
+    fn spawn(mode: &str) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg(mode)
+            .arg(directory.path())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().ok_or("the child has no output")?;
+        BufReader::new(stdout).read_line(&mut line)?;
+        let address = line.trim().parse()?;
+        let certificate = fs::read_to_string(directory.path().join("ca.crt"))?;
+        Ok(Self { child, address, certificate, _directory: directory })
+    }
+
+    /// What it holds in memory, in megabytes.
+    pub(crate) fn resident(&self) -> Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.and_then(|rest| rest.split_whitespace().next());
+        Ok(kibibytes.ok_or("no VmRSS")?.parse::<f64>()? * 1024.0 / 1e6)
+    }
+
+    /// How long it has used the processor, over all its threads.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let mut nanoseconds = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+            let first = text.split_whitespace().next().unwrap_or("0");
+            nanoseconds += first.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(nanoseconds))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the child does: serves from `directory` until it is killed.
+pub(crate) async fn serve(directory: &Path) -> Result<()> {
+    let tokens = directory.join("tokens.csv");
+    fs::write(&tokens, format!("{TOKEN},bench,1,\"system:masters\"\n"))?;
+    let config = Config {
+        state_dir: directory.to_owned(),
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        store: StoreConfig::Embedded,
+        gates: FeatureGates::parse("", KubeVersion::default())?,
+        token_file: Some(tokens),
+        audit_policy: None,
+    };
+    let server = Server::start(config).await?;
+    fs::write(directory.join("ca.crt"), server.ca_certificate())?;
+    println!("{}", server.address());
+    std::future::pending().await
+}

@@ -1,0 +1,301 @@
+//! What is measured.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::{
+    Result,
+    baseline::{self, Call, Etcd},
+    client::{Caller, Connection, Load, load, percentile, request},
+    process::Process,
+};
+
+/// About how large the objects are.
+pub(crate) const OBJECT: usize = 1_024;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// How much of everything is done.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    clients: usize,
+    duration: Duration,
+    objects: usize,
+    watchers: usize,
+    changes: usize,
+}
+
+impl Size {
+    pub(crate) const FULL: Self = Self {
+        clients: 16,
+        duration: Duration::from_secs(4),
+        objects: 1_000,
+        watchers: 1_000,
+        changes: 20,
+    };
+
+    pub(crate) const SMOKE: Self = Self {
+        clients: 2,
+        duration: Duration::from_millis(100),
+        objects: 10,
+        watchers: 10,
+        changes: 2,
+    };
+}
+
+/// From nothing to the first answer, and what is held in memory then.
+pub(crate) async fn start_and_rest(size: Size) -> Result<()> {
+    let mut times = Vec::new();
+    let mut resident = 0.0;
+    for _ in 0..size.changes.min(5) {
+        let started = Instant::now();
+        let server = Process::start("--serve").await?;
+        let code = Connection::open(&server).await?.call(&request("GET", "/readyz", "")).await?;
+        expect(200, code)?;
+        times.push(started.elapsed());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        resident = server.resident()?;
+    }
+    times.sort_unstable();
+    let shown = format!("{:.0} ms", percentile(&times, 50).as_secs_f64() * 1e3);
+    println!("{:<46} {shown:>12}", "cold start to ready, empty store");
+    println!("{:<46} {resident:>9.1} MB", "memory at rest");
+    Ok(())
+}
+
+/// One object, again and again.
+pub(crate) async fn get(
+    server: &Process,
+    hello: &Process,
+    etcd: Option<&Etcd>,
+    size: Size,
+) -> Result<()> {
+    let created = Connection::open(server).await?;
+    Creator { connection: created, prefix: "one".to_owned() }.call(0).await?;
+    let ask = request("GET", &format!("{CONFIG_MAPS}/one-0"), "");
+    measure("GET one object", server, askers(server, &ask, size).await?, size).await?;
+    let plain = request("GET", "/", "");
+    measure("  baseline: hyper and TLS alone", hello, askers(hello, &plain, size).await?, size)
+        .await?;
+    if let Some(etcd) = etcd {
+        let callers = etcd_callers(etcd, Call::Get, size).await?;
+        show("  baseline: etcd get, no TLS", &load(callers, size.duration).await?, None);
+    }
+    Ok(())
+}
+
+/// A thousand objects, again and again.
+pub(crate) async fn list(server: &Process, hello: &Process, size: Size) -> Result<()> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "many"}});
+    let mut connection = Connection::open(server).await?;
+    let ask = request("POST", "/api/v1/namespaces", &namespace.to_string());
+    expect(201, connection.call(&ask).await?)?;
+    let all = "/api/v1/namespaces/many/configmaps";
+    for number in 0..size.objects {
+        let ask = request("POST", all, &config_map(&format!("object-{number}"), "x"));
+        expect(201, connection.call(&ask).await?)?;
+    }
+    let ask = request("GET", all, "");
+    measure("LIST 1,000 objects", server, askers(server, &ask, size).await?, size).await?;
+    let plain = request("GET", "/large", "");
+    measure(
+        "  baseline: hyper and TLS, as many bytes",
+        hello,
+        askers(hello, &plain, size).await?,
+        size,
+    )
+    .await
+}
+
+/// New objects, durable.
+pub(crate) async fn create(server: &Process, etcd: Option<&Etcd>, size: Size) -> Result<()> {
+    let mut creators = Vec::new();
+    for client in 0..size.clients {
+        let connection = Connection::open(server).await?;
+        creators.push(Creator { connection, prefix: format!("client-{client}") });
+    }
+    measure("create, durable", server, creators, size).await?;
+    if let Some(etcd) = etcd {
+        let callers = etcd_callers(etcd, Call::Put, size).await?;
+        show("  baseline: etcd put, no TLS", &load(callers, size.duration).await?, None);
+    }
+    for (what, bytes) in [("one", OBJECT), ("16", 16 * OBJECT)] {
+        let synced = tokio::task::spawn_blocking(move || {
+            baseline::syncs_per_second(bytes, size.duration / 4)
+        });
+        let what = format!("  baseline: disk syncs, {what} KB each");
+        println!("{what:<46} {:>10.0}/s", synced.await??);
+    }
+    Ok(())
+}
+
+/// One change, from its being sent to its being read by everyone who watches.
+pub(crate) async fn watch(server: &Process, size: Size) -> Result<()> {
+    let path = format!("{CONFIG_MAPS}/watched");
+    let mut writer = Connection::open(server).await?;
+    let first = request("POST", CONFIG_MAPS, &config_map("watched", "change--1-end"));
+    expect(201, writer.call(&first).await?)?;
+    let ask =
+        request("GET", &format!("{CONFIG_MAPS}?watch=1&fieldSelector=metadata.name%3Dwatched"), "");
+    let mut watchers = Vec::new();
+    for _ in 0..size.watchers {
+        let mut watcher = Connection::open(server).await?;
+        watcher.begin(&ask).await?;
+        watchers.push(watcher);
+    }
+    let mut times = Vec::new();
+    for change in 0..size.changes {
+        let value = format!("change-{change}-end");
+        let mut reading = JoinSet::new();
+        for mut watcher in watchers.drain(..) {
+            let value = value.clone();
+            reading.spawn(async move {
+                watcher.read_until(value.as_bytes()).await?;
+                Result::Ok((watcher, Instant::now()))
+            });
+        }
+        // Everyone has read what came before and waits.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let sent = Instant::now();
+        let patch = json!({"data": {"value": value}}).to_string();
+        expect(200, writer.call(&request("PATCH", &path, &patch)).await?)?;
+        while let Some(read) = reading.join_next().await {
+            let (watcher, at) = read??;
+            watchers.push(watcher);
+            times.push(at - sent);
+        }
+    }
+    times.sort_unstable();
+    let (half, most) = (percentile(&times, 50), percentile(&times, 99));
+    println!("{:<46} {:>12} {half:>10.1?} {most:>10.1?}", "one change to 1,000 watchers", "");
+    println!("{:<46} {:>9.1} MB", "memory with 1,000 watchers", server.resident()?);
+    Ok(())
+}
+
+/// Memory with 20,000 pods of 4 KB.
+pub(crate) async fn many_pods() -> Result<()> {
+    const EACH: usize = 1_250;
+    let server = Process::start("--serve").await?;
+    // Pods are refused until their namespace has its service account.
+    let account = request("GET", "/api/v1/namespaces/default/serviceaccounts/default", "");
+    let mut connection = Connection::open(&server).await?;
+    while connection.call(&account).await? != 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut clients = JoinSet::new();
+    for client in 0..16 {
+        let mut connection = Connection::open(&server).await?;
+        clients.spawn(async move {
+            for number in 0..EACH {
+                let pod = pod(&format!("pod-{client}-{number}"));
+                let ask = request("POST", "/api/v1/namespaces/default/pods", &pod);
+                expect(201, connection.call(&ask).await?)?;
+            }
+            Result::Ok(())
+        });
+    }
+    while let Some(client) = clients.join_next().await {
+        client??;
+    }
+    println!("{:<46} {:>9.1} MB", "memory with 20,000 pods of 4 KB", server.resident()?);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    println!("{:<46} {:>9.1} MB", "  ten seconds later", server.resident()?);
+    Ok(())
+}
+
+/// Sends the same request each time.
+struct Asker {
+    connection: Connection,
+    request: Vec<u8>,
+}
+
+impl Caller for Asker {
+    async fn call(&mut self, _number: usize) -> Result<()> {
+        expect(200, self.connection.call(&self.request).await?)
+    }
+}
+
+/// Creates another object each time.
+struct Creator {
+    connection: Connection,
+    prefix: String,
+}
+
+impl Caller for Creator {
+    async fn call(&mut self, number: usize) -> Result<()> {
+        let body = config_map(&format!("{}-{number}", self.prefix), "x");
+        expect(201, self.connection.call(&request("POST", CONFIG_MAPS, &body)).await?)
+    }
+}
+
+async fn askers(process: &Process, request: &[u8], size: Size) -> Result<Vec<Asker>> {
+    let mut askers = Vec::new();
+    for _ in 0..size.clients {
+        let connection = Connection::open(process).await?;
+        askers.push(Asker { connection, request: request.to_vec() });
+    }
+    Ok(askers)
+}
+
+async fn etcd_callers(etcd: &Etcd, call: Call, size: Size) -> Result<Vec<baseline::EtcdCaller>> {
+    let mut callers = Vec::new();
+    for client in 0..size.clients {
+        callers.push(etcd.caller(client, call).await?);
+    }
+    Ok(callers)
+}
+
+async fn measure(
+    what: &str,
+    process: &Process,
+    callers: Vec<impl Caller>,
+    size: Size,
+) -> Result<()> {
+    let before = process.processor_time()?;
+    let load = load(callers, size.duration).await?;
+    let used = process.processor_time()?.saturating_sub(before);
+    show(what, &load, Some(used));
+    Ok(())
+}
+
+fn show(what: &str, load: &Load, used: Option<Duration>) {
+    let calls = u32::try_from(load.len()).unwrap_or(u32::MAX).max(1);
+    let used = used.map_or(String::new(), |used| format!("{:.1?} each", used / calls));
+    let (rate, half, most) = (load.rate(), load.percentile(50), load.percentile(99));
+    println!("{what:<46} {rate:>10.0}/s {half:>10.1?} {most:>10.1?} {used:>13}");
+}
+
+fn expect(wanted: u16, code: u16) -> Result<()> {
+    if code == wanted { Ok(()) } else { Err(format!("answered {code}, not {wanted}").into()) }
+}
+
+fn config_map(name: &str, value: &str) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": {"app": "bench", "tier": "load"}},
+        "data": {"filler": "x".repeat(OBJECT - 300), "value": value},
+    })
+    .to_string()
+}
+
+fn pod(name: &str) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"app": "bench", "tier": "load"},
+            "annotations": {"filler": "x".repeat(2_500)},
+        },
+        "spec": {"containers": [{
+            "name": "main",
+            "image": "registry.example/app:1",
+            "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+        }]},
+    })
+    .to_string()
+}
