@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 use waybill_api::gates::{FeatureGates, KubeVersion};
-use waybill_apiserver::{Config, Server, StoreConfig};
+use waybill_apiserver::{AnonymousAccess, Config, Server, StoreConfig};
 
 use crate::Result;
 
@@ -86,6 +86,9 @@ pub(crate) async fn serve(directory: &Path) -> Result<()> {
         gates: FeatureGates::parse("", KubeVersion::default())?,
         token_file: Some(tokens),
         audit_policy: None,
+        strict_audit: false,
+        anonymous: AnonymousAccess::default(),
+        service_account_keys: Vec::new(),
     };
     let server = Server::start(config).await?;
     fs::write(directory.join("ca.crt"), server.ca_certificate())?;

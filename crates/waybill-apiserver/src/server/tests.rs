@@ -10,7 +10,7 @@ use std::{fs, path::Path, sync::Arc};
 use tempfile::TempDir;
 use waybill_api::gates::{FeatureGates, KubeVersion};
 
-use super::{Config, Server, StoreConfig};
+use super::{AnonymousAccess, Config, Server, StoreConfig};
 
 /// `admin` may do everything, `alice` nothing.
 const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nalice-token,alice,2,\"devs\"\n";
@@ -55,5 +55,8 @@ fn config(dir: &Path) -> Config {
         gates: FeatureGates::new(KubeVersion::NEWEST),
         token_file: Some(dir.join("tokens.csv")),
         audit_policy: Some(dir.join("policy.yaml")),
+        strict_audit: false,
+        anonymous: AnonymousAccess::default(),
+        service_account_keys: Vec::new(),
     }
 }

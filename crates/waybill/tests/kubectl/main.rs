@@ -12,3 +12,4 @@ mod output;
 mod pods;
 mod proposals;
 mod schema;
+mod typed;

@@ -1,3 +1,5 @@
+//! Clients that are slow, silent or half gone.
+
 use bytes::Bytes;
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::ServerName;
