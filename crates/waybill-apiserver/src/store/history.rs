@@ -29,9 +29,11 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
 }
 
+/// The caches read it, a few commits behind the newest change; if they fall further behind, they
+/// compare themselves with a snapshot. So it need not be long.
 impl Default for Limits {
     fn default() -> Self {
-        Self { changes: 65_536, bytes: 64 << 20 }
+        Self { changes: 16_384, bytes: 16 << 20 }
     }
 }
 
