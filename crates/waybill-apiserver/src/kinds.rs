@@ -15,7 +15,6 @@ mod node;
 mod pod;
 mod pod_template;
 mod provider_class;
-mod quantity;
 mod role;
 mod role_binding;
 mod secret;

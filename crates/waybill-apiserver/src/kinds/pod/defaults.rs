@@ -1,10 +1,10 @@
 //! What users leave out of a pod.
 
 use serde_json::{Map, Value, json};
+use waybill_api::quantity;
 
-use crate::kinds::{
-    document::{fill, fill_number, fill_text, items_mut, member, object_mut, put, text},
-    quantity::Quantity,
+use crate::kinds::document::{
+    fill, fill_number, fill_text, items_mut, member, object_mut, put, text,
 };
 
 /// Fills the spec of a pod.
@@ -131,11 +131,11 @@ fn pull_policy(image: &str) -> &'static str {
     }
 }
 
-/// Each amount in its one text, since clients read texts only.
+/// Each amount in thousandths at the finest, and in its one text, since clients read texts only.
 fn write_canonically(amounts: &mut Value) {
     for amount in amounts.as_object_mut().into_iter().flat_map(Map::values_mut) {
-        if let Ok(quantity) = Quantity::read(amount) {
-            *amount = quantity.canonical().into();
+        if let Ok(quantity) = quantity::read(amount) {
+            *amount = quantity.round_up_to_milli().to_string().into();
         }
     }
 }

@@ -5,9 +5,10 @@ use std::cmp::Ordering;
 use waybill_api::{
     field::{ErrorList, FieldError},
     names::qualified_name_faults,
+    quantity,
 };
 
-use crate::kinds::{document::Field, quantity::Quantity};
+use crate::kinds::document::Field;
 
 /// The `resources` of a container.
 pub(super) fn check_resources(resources: Field<'_, '_>, errors: &mut ErrorList) {
@@ -45,7 +46,7 @@ fn check_name(name: &str, amount: Field<'_, '_>, errors: &mut ErrorList) {
 }
 
 fn check_amount(name: &str, amount: Field<'_, '_>, errors: &mut ErrorList) {
-    match Quantity::read(amount.value()) {
+    match quantity::read(amount.value()) {
         Err(error) => errors.push(amount.invalid(error.to_string())),
         Ok(quantity) if quantity.is_negative() => {
             errors.push(amount.invalid("must be greater than or equal to 0"));
@@ -73,19 +74,18 @@ fn check_request(
         }
         return;
     }
-    let (Ok(asked), Ok(allowed)) = (Quantity::read(request.value()), Quantity::read(limit.value()))
+    let (Ok(asked), Ok(allowed)) = (quantity::read(request.value()), quantity::read(limit.value()))
     else {
         return;
     };
-    let (shown, most) = (asked.canonical(), allowed.canonical());
-    let relation = match asked.compare(allowed) {
+    let relation = match asked.cmp(&allowed) {
         Ordering::Equal => return,
         Ordering::Less | Ordering::Greater if !is_overcommitted(name) => "equal to",
         Ordering::Less => return,
         Ordering::Greater => "less than or equal to",
     };
-    let detail = format!("must be {relation} {name} limit of {most}");
-    errors.push(FieldError::invalid(requests.path(), shown, detail));
+    let detail = format!("must be {relation} {name} limit of {allowed}");
+    errors.push(FieldError::invalid(requests.path(), asked.to_string(), detail));
 }
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
         );
         check(
             &json!({"limits": {"cpu": "1x"}}),
-            &["limits[cpu]: Invalid value: \"1x\": unable to"],
+            &["limits[cpu]: Invalid value: \"1x\": quantities mu"],
         );
     }
 

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use waybill_api::{
     field::{ErrorList, FieldError},
     names::subdomain_faults,
+    quantity,
 };
+use waybill_core::quantity::Quantity;
 
 use super::descending_path_fault;
-use crate::kinds::{document::Field, quantity::Quantity};
+use crate::kinds::document::Field;
 
 /// The source of the given `kind`.
 pub(super) fn check(kind: &str, source: Field<'_, '_>, errors: &mut ErrorList) {
@@ -116,7 +118,7 @@ fn check_downward(items: Field<'_, '_>, errors: &mut ErrorList) {
 
 fn check_empty_dir(source: Field<'_, '_>, errors: &mut ErrorList) {
     let limit = source.get("sizeLimit");
-    if limit.is_set() && Quantity::read(limit.value()).map_or(true, Quantity::is_negative) {
+    if limit.is_set() && quantity::read(limit.value()).map_or(true, Quantity::is_negative) {
         errors.push(limit.forbidden("SizeLimit field must be a valid resource quantity"));
     }
 }
