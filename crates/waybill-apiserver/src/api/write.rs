@@ -194,6 +194,7 @@ pub(super) fn decode_as(
     let validation = field_validation(context)?;
     let decoded = match BodyFormat::of(context)? {
         BodyFormat::Json => schema.decode(body, validation),
+        BodyFormat::Yaml => schema.decode_yaml(body, validation),
         BodyFormat::Protobuf => schema.check(from_protobuf(body)?, validation),
     };
     let decoded = decoded.map_err(|error| Status::bad_request(schema.refusal(&error)))?;
@@ -204,6 +205,7 @@ pub(super) fn decode_as(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyFormat {
     Json,
+    Yaml,
     Protobuf,
 }
 
@@ -212,10 +214,11 @@ impl BodyFormat {
         let content_type = text_header(context.headers, header::CONTENT_TYPE);
         match content_type.split(';').next().unwrap_or_default().trim() {
             "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
             protobuf::MEDIA_TYPE => Ok(Self::Protobuf),
             other => Err(Status::unsupported_media_type(format!(
                 "the body of the request was in an unknown format - accepted media types include: \
-                 application/json, {}; found {other}",
+                 application/json, application/yaml, {}; found {other}",
                 protobuf::MEDIA_TYPE
             ))),
         }
