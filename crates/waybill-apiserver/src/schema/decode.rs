@@ -106,6 +106,19 @@ impl KindSchema {
         self.judge(walked, validation)
     }
 
+    /// As [`Self::check`] for what a patch made; fields that stand twice in the patch are found.
+    pub(crate) fn check_patched(
+        &self,
+        document: Value,
+        patch: &[u8],
+        validation: FieldValidation,
+    ) -> Result<Decoded, DecodeError> {
+        let mut walked = walked(self.compiled(), document)?;
+        let mut findings = duplicate_fields(patch);
+        findings.append(&mut walked.findings);
+        self.judge(Walked { findings, ..walked }, validation)
+    }
+
     /// The message of the 400 that answers a request with such a document.
     pub(crate) fn refusal(&self, error: &DecodeError) -> String {
         let Self { kind, version, .. } = self;
@@ -162,6 +175,12 @@ impl KindSchema {
         }
         Ok(())
     }
+}
+
+/// The fields that stand twice in `body`, which is JSON of any shape; what is no JSON has none.
+fn duplicate_fields(body: &[u8]) -> Vec<String> {
+    let walked = walk(&Compiled::any(), &mut Deserializer::from_slice(body));
+    walked.map(|walked| walked.findings).unwrap_or_default()
 }
 
 fn walked<'de, D>(schema: &Compiled, source: D) -> Result<Walked, DecodeError>

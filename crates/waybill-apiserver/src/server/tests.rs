@@ -1,6 +1,7 @@
 //! The whole server, over its own TLS.
 
 mod bad_input;
+mod bodies;
 mod client;
 mod updates;
 mod verbs;
