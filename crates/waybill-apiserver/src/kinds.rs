@@ -18,6 +18,7 @@ mod provider_class;
 mod role;
 mod role_binding;
 mod secret;
+mod selector;
 mod service_account;
 mod taint;
 

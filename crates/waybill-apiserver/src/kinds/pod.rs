@@ -1,12 +1,15 @@
 //! Pods.
 
+mod affinity;
 mod binding;
 mod container;
 mod defaults;
+mod dns;
 mod env;
 mod ephemeral;
 mod handler;
 mod mount;
+mod os;
 mod qos;
 mod resources;
 mod security;

@@ -2,7 +2,10 @@
 
 use waybill_api::field::ErrorList;
 
-use super::{Context, Generation, Kind, NameRule, Scope, Shape, Status, document::Field};
+use super::{
+    Context, Generation, Kind, NameRule, Scope, Shape, Status, document::Field,
+    selector::check_label_selector,
+};
 
 pub(super) struct ClusterRole;
 pub(super) struct Role;
@@ -22,6 +25,9 @@ impl Kind for ClusterRole {
             errors.push(selectors.required(
                 "at least one clusterRoleSelector required if aggregationRule is non-nil",
             ));
+        }
+        for selector in selectors.items() {
+            check_label_selector(selector, errors);
         }
     }
 }
@@ -119,6 +125,16 @@ mod tests {
             &ClusterRole,
             &role,
             &["aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSel"],
+        );
+        let selector = json!({"matchExpressions": [{"key": "a", "operator": "Odd"}]});
+        let role = json!({"metadata": {"name": "a"},
+            "aggregationRule": {"clusterRoleSelectors": [selector]}});
+        check_create(
+            &ClusterRole,
+            &role,
+            &[
+                "aggregationRule.clusterRoleSelectors[0].matchExpressions[0].operator: Invalid value",
+            ],
         );
     }
 }

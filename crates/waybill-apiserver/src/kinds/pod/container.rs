@@ -100,7 +100,7 @@ fn check_common<'v>(
     mount::check_mounts(container, spec.get("volumes"), errors);
     check_choice(container.get("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], errors);
     resources::check_resources(container.get("resources"), errors);
-    security::check_container(container.get("securityContext"), errors);
+    security::check_container(spec, container.get("securityContext"), errors);
 }
 
 fn check_ports(ports: Field<'_, '_>, errors: &mut ErrorList) {

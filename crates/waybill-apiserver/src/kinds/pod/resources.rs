@@ -1,14 +1,56 @@
-//! What containers ask for and may use.
+//! What containers and whole pods ask for and may use.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeMap};
 
+use serde_json::{Value, json};
 use waybill_api::{
     field::{ErrorList, FieldError},
     names::qualified_name_faults,
     quantity,
 };
 
-use crate::kinds::document::Field;
+use waybill_core::quantity::Quantity;
+
+use crate::kinds::document::{Field, member, text};
+
+/// The `resources` and the `overhead` of the pod with this `spec`.
+pub(super) fn check_pod(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    let overhead = spec.get("overhead");
+    if overhead.is_set() {
+        // Upstream judges it as limits, and says so.
+        let limits = json!({"limits": overhead.value()});
+        check_resources(overhead.holding(&limits), errors);
+    }
+    let whole = spec.get("resources");
+    if whole.is_set() {
+        check_whole(spec, whole, errors);
+    }
+}
+
+/// Whether a pod as a whole can ask for it.
+pub(super) fn is_of_whole_pods(name: &str) -> bool {
+    WHOLE_POD.contains(&name) || name.starts_with("hugepages-")
+}
+
+/// What the containers of the pod with this `spec` request at the same time, at the most.
+pub(super) fn container_requests(spec: &Value) -> BTreeMap<&str, Quantity> {
+    let mut sidecars = BTreeMap::new();
+    let mut most = BTreeMap::new();
+    for container in member(spec, "initContainers").as_array().into_iter().flatten() {
+        let mut running = sidecars.clone();
+        add_requests(&mut running, container);
+        if text(container, "restartPolicy") == "Always" {
+            sidecars.clone_from(&running);
+        }
+        raise(&mut most, running);
+    }
+    let mut running = sidecars;
+    for container in member(spec, "containers").as_array().into_iter().flatten() {
+        add_requests(&mut running, container);
+    }
+    raise(&mut most, running);
+    most
+}
 
 /// The `resources` of a container.
 pub(super) fn check_resources(resources: Field<'_, '_>, errors: &mut ErrorList) {
@@ -24,6 +66,7 @@ pub(super) fn check_resources(resources: Field<'_, '_>, errors: &mut ErrorList) 
     }
 }
 
+const WHOLE_POD: [&str; 2] = ["cpu", "memory"];
 const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 fn is_standard(name: &str) -> bool {
@@ -33,6 +76,69 @@ fn is_standard(name: &str) -> bool {
 /// Whether a node may promise more of it than it has.
 fn is_overcommitted(name: &str) -> bool {
     STANDARD.contains(&name) || name.contains("kubernetes.io/")
+}
+
+/// The whole holds its parts: all requests together, and each limit.
+fn check_whole(spec: Field<'_, '_>, whole: Field<'_, '_>, errors: &mut ErrorList) {
+    let (limits, requests) = (whole.get("limits"), whole.get("requests"));
+    for list in [limits, requests] {
+        for (name, amount) in list.entries() {
+            if !is_of_whole_pods(name) {
+                errors.push(amount.invalid_choice(name, &WHOLE_POD));
+            }
+            check_amount(name, amount, errors);
+        }
+    }
+    if !whole.get("claims").is_empty() {
+        let detail = "claims may not be set for Resources at pod-level";
+        errors.push(whole.get("claims").forbidden(detail));
+    }
+    for (name, request) in requests.entries() {
+        check_request(name, request, requests, limits, errors);
+    }
+    for (name, sum) in container_requests(spec.value()) {
+        let request = requests.entries().find(|(of, _)| *of == name);
+        let Some((_, request)) = request else { continue };
+        if let Some(asked) = quantity::read(request.value()).ok().filter(|asked| *asked < sum) {
+            errors.push(request.invalid_as(
+                asked.to_string(),
+                format!("must be greater than or equal to aggregate container requests of {sum}"),
+            ));
+        }
+    }
+    for container in spec.get("containers").items() {
+        check_limits_within(container, limits, errors);
+    }
+}
+
+fn check_limits_within(container: Field<'_, '_>, whole: Field<'_, '_>, errors: &mut ErrorList) {
+    let resources = container.get("resources");
+    let limits = resources.get("limits");
+    for (name, limit) in limits.entries() {
+        let most = quantity::read(whole.get(name).value());
+        if let (Ok(limit), Ok(most)) = (quantity::read(limit.value()), most)
+            && limit > most
+        {
+            let detail = format!("must be less than or equal to pod limits of {most}");
+            errors.push(FieldError::invalid(limits.path().key(name), limit.to_string(), detail));
+        }
+    }
+}
+
+fn add_requests<'v>(sum: &mut BTreeMap<&'v str, Quantity>, container: &'v Value) {
+    let requests = member(member(container, "resources"), "requests");
+    for (name, amount) in requests.as_object().into_iter().flatten() {
+        let amount = quantity::read(amount).unwrap_or_default();
+        let sum = sum.entry(name).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+}
+
+fn raise<'v>(most: &mut BTreeMap<&'v str, Quantity>, to: BTreeMap<&'v str, Quantity>) {
+    for (name, amount) in to {
+        let most = most.entry(name).or_insert(amount);
+        *most = amount.max(*most);
+    }
 }
 
 fn check_name(name: &str, amount: Field<'_, '_>, errors: &mut ErrorList) {
@@ -90,10 +196,8 @@ fn check_request(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
-    use crate::kinds::testing::check_errors;
+    use crate::kinds::{pod::testing::check_spec, testing::check_errors};
 
     #[track_caller]
     fn check(resources: &Value, expected: &[&str]) {
@@ -126,6 +230,59 @@ mod tests {
             &json!({"limits": {"cpu": "1x"}}),
             &["limits[cpu]: Invalid value: \"1x\": quantities mu"],
         );
+    }
+
+    #[test]
+    fn overhead_is_an_amount_of_resources() {
+        check_spec(&json!({"overhead": {"cpu": "100m"}}), &[]);
+        check_spec(
+            &json!({"overhead": {"cpu": "-1", "gpu": "1"}}),
+            &[
+                "spec.overhead.limits[cpu]: Invalid value: \"-1\": must be greater than or equal",
+                "spec.overhead.limits[gpu]: Invalid value: \"gpu\": must be a standard resource t",
+                "spec.overhead.limits[gpu]: Invalid value: \"gpu\": must be a standard resource f",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_whole_pod_holds_its_containers() {
+        let container = |name: &str, resources: Value| json!({"name": name, "image": "i", "resources": resources});
+        let two = json!([
+            container("a", json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}})),
+            container("b", json!({"requests": {"cpu": "500m"}})),
+        ]);
+        check_spec(
+            &json!({"containers": two, "resources": {
+                "requests": {"cpu": "1500m"}, "limits": {"cpu": "2", "memory": "1Gi"}}}),
+            &[],
+        );
+        check_spec(
+            &json!({"containers": two, "resources": {
+                "requests": {"cpu": "1"}, "limits": {"cpu": "1", "ephemeral-storage": "1Gi"},
+                "claims": [{"name": "x"}]}}),
+            &[
+                "spec.resources.limits[ephemeral-storage]: Unsupported value: \"ephemeral-storage\"",
+                "spec.resources.claims: Forbidden: claims may not be set for Resources at pod-lev",
+                "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal \
+                 to aggregate container requests of 1500m",
+                "spec.containers[0].resources.limits[cpu]: Invalid value: \"2\": must be less than \
+                 or equal to pod limits of 1",
+            ],
+        );
+        check_spec(
+            &json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}),
+            &["spec.resources.requests: Invalid value: \"2\": must be less than or equal to cpu"],
+        );
+    }
+
+    #[test]
+    fn init_containers_request_one_after_another() {
+        let of = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+        let mut sidecar = of("1");
+        sidecar["restartPolicy"] = "Always".into();
+        let spec = json!({"initContainers": [of("2"), sidecar, of("2")], "containers": [of("1")]});
+        assert_eq!(container_requests(&spec)["cpu"].to_string(), "3");
     }
 
     #[test]
