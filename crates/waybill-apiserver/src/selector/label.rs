@@ -2,11 +2,6 @@
 //!
 //! Keys and values have passed the rules for labels, so a selector can be printed and read again.
 
-#![cfg_attr(
-    not(test),
-    allow(dead_code, reason = "webhooks will select namespaces by the JSON form")
-)]
-
 use std::{collections::BTreeSet, fmt};
 
 use serde_json::{Map, Value};
