@@ -116,6 +116,21 @@ pub(crate) struct Shape {
     pub(crate) unconditional_update: bool,
 }
 
+impl Shape {
+    /// The usual shape of kinds in namespaces.
+    const NAMESPACED: Self = Self {
+        scope: Scope::Namespaced,
+        names: NameRule::Subdomain,
+        generation: Generation::Unused,
+        status: Status::Absent,
+        create_on_update: false,
+        unconditional_update: true,
+    };
+
+    /// The usual shape of kinds of the whole cluster.
+    const CLUSTER: Self = Self { scope: Scope::Cluster, ..Self::NAMESPACED };
+}
+
 /// Whether objects of a kind live in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {

@@ -206,11 +206,12 @@ impl<'a> Number<'a> {
         let (mut carry, mut remainder) = (0, false);
         for digit in self.digits().rev().take(cut) {
             let product = digit * scale.factor + carry;
-            (carry, remainder) = (product / 10, remainder || product % 10 > 0);
+            (carry, remainder) = (product / 10, remainder || !product.is_multiple_of(10));
         }
         let mut left = below.saturating_sub(cut as u64);
         while left > 0 && carry > 0 {
-            (carry, remainder, left) = (carry / 10, remainder || carry % 10 > 0, left - 1);
+            (carry, remainder, left) =
+                (carry / 10, remainder || !carry.is_multiple_of(10), left - 1);
         }
 
         let kept = self.digits().take(count - cut);

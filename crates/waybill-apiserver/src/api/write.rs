@@ -255,7 +255,7 @@ fn bad_patch(change: Change<'_>, error: &DecodeError) -> Status {
     let subject = subject(change.route.resource, &change.route.name);
     // Upstream shows the whole patch, which may hold secrets.
     let error = FieldError::invalid(FieldPath::new("patch"), "...", error.to_string());
-    Status::invalid(subject, &vec![error])
+    Status::invalid(subject, &[error])
 }
 
 fn refusal(error: &PatchError) -> Status {

@@ -34,7 +34,7 @@ pub(super) use self::{
     spec::check_spec,
 };
 use super::{
-    Context, Generation, Kind, NameRule, Scope, Shape, Status,
+    Context, Generation, Kind, Shape, Status,
     document::{Field, fill, keep, member, object_mut, put},
     meta,
 };
@@ -43,14 +43,7 @@ pub(super) struct Pod;
 
 impl Kind for Pod {
     fn shape(&self) -> Shape {
-        Shape {
-            scope: Scope::Namespaced,
-            names: NameRule::Subdomain,
-            generation: Generation::OfSpec,
-            status: Status::Subresource,
-            create_on_update: false,
-            unconditional_update: true,
-        }
+        Shape { generation: Generation::OfSpec, status: Status::Subresource, ..Shape::NAMESPACED }
     }
 
     fn default(&self, object: &mut Value) {

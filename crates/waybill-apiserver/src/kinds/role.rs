@@ -3,8 +3,7 @@
 use waybill_api::field::ErrorList;
 
 use super::{
-    Context, Generation, Kind, NameRule, Scope, Shape, Status, document::Field,
-    selector::check_label_selector,
+    Context, Kind, NameRule, Scope, Shape, document::Field, selector::check_label_selector,
 };
 
 pub(super) struct ClusterRole;
@@ -50,14 +49,7 @@ impl Kind for Role {
 
 /// The kinds of RBAC differ in scope only.
 pub(super) fn rbac_shape(scope: Scope) -> Shape {
-    Shape {
-        scope,
-        names: NameRule::PathSegment,
-        generation: Generation::Unused,
-        status: Status::Absent,
-        create_on_update: true,
-        unconditional_update: true,
-    }
+    Shape { scope, names: NameRule::PathSegment, create_on_update: true, ..Shape::NAMESPACED }
 }
 
 fn check_rule(rule: Field<'_, '_>, errors: &mut ErrorList) {

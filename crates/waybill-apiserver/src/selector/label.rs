@@ -103,7 +103,8 @@ impl LabelSelector {
     }
 
     /// Whether the labels of `object` match.
-    pub(crate) fn matches_object(&self, object: &Value) -> bool {
+    #[cfg(test)]
+    fn matches_object(&self, object: &Value) -> bool {
         let labels = object.pointer("/metadata/labels");
         self.matches(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use waybill_api::field::{ErrorList, FieldError};
 
+use super::spec::check_optional_choice;
 use crate::kinds::{
     NameRule,
     document::Field,
@@ -45,10 +46,7 @@ pub(super) fn check_spread(constraints: Field<'_, '_>, errors: &mut ErrorList) {
         }
         check_min_domains(constraint.get("minDomains"), action.text(), errors);
         for name in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            let policy = constraint.get(name);
-            if policy.is_set() && !INCLUSIONS.contains(&policy.text()) {
-                errors.push(policy.not_supported(&INCLUSIONS));
-            }
+            check_optional_choice(constraint.get(name), &INCLUSIONS, errors);
         }
         check_label_keys(constraint, "matchLabelKeys", errors);
         check_label_selector(constraint.get("labelSelector"), errors);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use waybill_api::field::{ErrorList, FieldError};
 
-use super::volume::descending_path_fault;
+use super::{spec::check_optional_choice, volume::descending_path_fault};
 use crate::kinds::document::Field;
 
 /// The security context of the pod with this `spec`.
@@ -24,9 +24,13 @@ pub(super) fn check_pod(spec: Field<'_, '_>, errors: &mut ErrorList) {
     }
     check_sysctls(context, errors);
     let policy = context.get("fsGroupChangePolicy");
-    check_choice(policy, &["Always", "OnRootMismatch"], errors);
-    check_choice(context.get("supplementalGroupsPolicy"), &["Merge", "Strict"], errors);
-    check_choice(context.get("seLinuxChangePolicy"), &["MountOption", "Recursive"], errors);
+    check_optional_choice(policy, &["Always", "OnRootMismatch"], errors);
+    check_optional_choice(context.get("supplementalGroupsPolicy"), &["Merge", "Strict"], errors);
+    check_optional_choice(
+        context.get("seLinuxChangePolicy"),
+        &["MountOption", "Recursive"],
+        errors,
+    );
     check_profiles(context, errors);
 }
 
@@ -36,7 +40,7 @@ pub(super) fn check_container(spec: Field<'_, '_>, context: Field<'_, '_>, error
         check_id(context.get(name), errors);
     }
     let mount = context.get("procMount");
-    check_choice(mount, &["Default", "Unmasked"], errors);
+    check_optional_choice(mount, &["Default", "Unmasked"], errors);
     if mount.text() == "Unmasked" && spec.get("hostUsers").value() != false {
         errors.push(mount.invalid_text("`hostUsers` must be false to use `Unmasked`"));
     }
@@ -91,13 +95,6 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(is_part)
 }
 
-/// Unlike elsewhere, nothing is a choice too.
-fn check_choice(field: Field<'_, '_>, choices: &[&str], errors: &mut ErrorList) {
-    if field.is_set() && !choices.contains(&field.text()) {
-        errors.push(field.not_supported(choices));
-    }
-}
-
 fn check_profiles(context: Field<'_, '_>, errors: &mut ErrorList) {
     for (name, word) in [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")] {
         let profile = context.get(name);
@@ -108,7 +105,7 @@ fn check_profiles(context: Field<'_, '_>, errors: &mut ErrorList) {
         if kind.is_empty() {
             errors.push(kind.required(&format!("type is required when {name} is set")));
         } else {
-            check_choice(kind, &["Localhost", "RuntimeDefault", "Unconfined"], errors);
+            check_optional_choice(kind, &["Localhost", "RuntimeDefault", "Unconfined"], errors);
         }
         if kind.text() == "Localhost" && local.is_empty() {
             errors.push(local.required(&format!("must be set when {word} type is Localhost")));

@@ -50,9 +50,7 @@ pub(crate) fn check_spec(spec: Field<'_, '_>, errors: &mut ErrorList) {
     resources::check_pod(spec, errors);
     os::check_os(spec, errors);
     let preemption = spec.get("preemptionPolicy");
-    if preemption.is_set() {
-        check_choice(preemption, &["PreemptLowerPriority", "Never"], errors);
-    }
+    check_optional_choice(preemption, &["PreemptLowerPriority", "Never"], errors);
 }
 
 /// What must hold for a pod that is just being made.
@@ -72,6 +70,17 @@ pub(super) fn check_choice(field: Field<'_, '_>, choices: &[&str], errors: &mut 
     if field.is_empty() {
         errors.push(field.required(""));
     } else if !choices.contains(&field.text()) {
+        errors.push(field.not_supported(choices));
+    }
+}
+
+/// `field` must be one of `choices` if it is there.
+pub(super) fn check_optional_choice(
+    field: Field<'_, '_>,
+    choices: &[&str],
+    errors: &mut ErrorList,
+) {
+    if field.is_set() && !choices.contains(&field.text()) {
         errors.push(field.not_supported(choices));
     }
 }

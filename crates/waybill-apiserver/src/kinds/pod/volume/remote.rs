@@ -6,7 +6,10 @@ use waybill_api::{
 };
 
 use super::{descending_path_fault, source::check_required};
-use crate::kinds::document::Field;
+use crate::kinds::{
+    document::Field,
+    pod::spec::{check_choice, check_optional_choice},
+};
 
 /// The source of the given `kind`.
 pub(super) fn check(kind: &str, source: Field<'_, '_>, errors: &mut ErrorList) {
@@ -31,7 +34,8 @@ pub(super) fn check(kind: &str, source: Field<'_, '_>, errors: &mut ErrorList) {
                 errors.push(directory.invalid_text(fault));
             }
         }
-        "image" => check_optional_choice(source.get("pullPolicy"), &PULL_POLICIES, errors),
+        "image" if source.get("pullPolicy").is_empty() => {}
+        "image" => check_choice(source.get("pullPolicy"), &PULL_POLICIES, errors),
         "iscsi" => check_iscsi(source, errors),
         "nfs" => {
             let path = source.get("path");
@@ -82,12 +86,6 @@ fn check_secret(source: Field<'_, '_>, errors: &mut ErrorList) {
     let secret = source.get("secretRef");
     if secret.is_set() {
         check_required(secret.get("name"), errors);
-    }
-}
-
-fn check_optional_choice(field: Field<'_, '_>, choices: &[&str], errors: &mut ErrorList) {
-    if !field.is_empty() && !choices.contains(&field.text()) {
-        errors.push(field.not_supported(choices));
     }
 }
 
@@ -219,7 +217,7 @@ mod tests {
 
     /// A volume with this source earns these errors, whose places are within it.
     #[track_caller]
-    fn check(kind: &str, source: Value, expected: &[&str]) {
+    fn check(kind: &str, source: &Value, expected: &[&str]) {
         let expected: Vec<_> =
             expected.iter().map(|error| format!("spec.volumes[0].{kind}{error}")).collect();
         let expected: Vec<_> = expected.iter().map(String::as_str).collect();
@@ -260,19 +258,19 @@ mod tests {
             ),
             ("vsphereVolume", json!({"volumePath": "p"}), &["volumePath"]),
         ] {
-            check(kind, good, &[]);
+            check(kind, &good, &[]);
             let missing: Vec<_> =
                 missing.iter().map(|field| format!(".{field}: Required value")).collect();
             let missing: Vec<_> = missing.iter().map(String::as_str).collect();
-            check(kind, json!({}), &missing);
+            check(kind, &json!({}), &missing);
         }
-        check("storageos", json!({}), &[]);
-        check("ephemeral", json!({}), &[".volumeClaimTemplate: Required value"]);
-        check("fc", json!({}), &[".targetWWNs: Required value: must specify either targetWWNs"]);
-        check("flocker", json!({}), &[": Required value: one of datasetName and datasetUUID is"]);
+        check("storageos", &json!({}), &[]);
+        check("ephemeral", &json!({}), &[".volumeClaimTemplate: Required value"]);
+        check("fc", &json!({}), &[".targetWWNs: Required value: must specify either targetWWNs"]);
+        check("flocker", &json!({}), &[": Required value: one of datasetName and datasetUUID is"]);
         check(
             "quobyte",
-            json!({}),
+            &json!({}),
             &[".volume: Required value", ".registry: Required value: must be a host:port pair"],
         );
     }
@@ -281,17 +279,17 @@ mod tests {
     fn fields_of_a_source_have_rules() {
         check(
             "nfs",
-            json!({"server": "s", "path": "p"}),
+            &json!({"server": "s", "path": "p"}),
             &[".path: Invalid value: \"p\": must be an"],
         );
         check(
             "gitRepo",
-            json!({"repository": "r", "directory": "../x"}),
+            &json!({"repository": "r", "directory": "../x"}),
             &[".directory: Invalid value: \"../x\": must not contain '..'"],
         );
         check(
             "iscsi",
-            json!({"targetPortal": "t", "iqn": "x", "lun": 256, "chapAuthSession": true}),
+            &json!({"targetPortal": "t", "iqn": "x", "lun": 256, "chapAuthSession": true}),
             &[
                 ".iqn: Invalid value: \"x\": must be valid format starting with iqn, eui, or naa",
                 ".lun: Invalid value: 256: must be between 0 and 255, inclusive",
@@ -300,43 +298,43 @@ mod tests {
         );
         check(
             "azureDisk",
-            json!({"diskName": "d", "diskURI": "u", "kind": "Odd", "cachingMode": "Odd"}),
+            &json!({"diskName": "d", "diskURI": "u", "kind": "Odd", "cachingMode": "Odd"}),
             &[".cachingMode: Unsupported value: \"Odd\"", ".kind: Unsupported value: \"Odd\""],
         );
         check(
             "fc",
-            json!({"targetWWNs": ["a"]}),
+            &json!({"targetWWNs": ["a"]}),
             &[".lun: Required value: lun is required if tar"],
         );
         check(
             "fc",
-            json!({"targetWWNs": ["a"], "lun": 1, "wwids": ["b"]}),
+            &json!({"targetWWNs": ["a"], "lun": 1, "wwids": ["b"]}),
             &[".targetWWNs: Invalid"],
         );
         check(
             "flocker",
-            json!({"datasetName": "a/b", "datasetUUID": "u"}),
+            &json!({"datasetName": "a/b", "datasetUUID": "u"}),
             &[": Invalid value: \"resource\": datasetName and", ".datasetName: Invalid value"],
         );
         check(
             "flexVolume",
-            json!({"driver": "d", "options": {"x.k8s.io/a": "b", "k8s.io.example.com/a": "b"}}),
+            &json!({"driver": "d", "options": {"x.k8s.io/a": "b", "k8s.io.example.com/a": "b"}}),
             &[".options[x.k8s.io/a]: Invalid value: \"x.k8s.io/a\": `kubernetes.io` and `k8s.io`"],
         );
-        check("cinder", json!({"volumeID": "v", "secretRef": {}}), &[".secretRef.name: Required"]);
+        check("cinder", &json!({"volumeID": "v", "secretRef": {}}), &[".secretRef.name: Required"]);
         check(
             "storageos",
-            json!({"volumeName": "A"}),
+            &json!({"volumeName": "A"}),
             &[".volumeName: Invalid value: \"A\": a lo"],
         );
         check(
             "image",
-            json!({"reference": "r", "pullPolicy": "Odd"}),
+            &json!({"reference": "r", "pullPolicy": "Odd"}),
             &[".pullPolicy: Unsupported"],
         );
         check(
             "quobyte",
-            json!({"volume": "v", "registry": "a:1,b"}),
+            &json!({"volume": "v", "registry": "a:1,b"}),
             &[".registry: Invalid value: \"a:1,b\": must be a host:port pair or multiple"],
         );
     }
@@ -346,10 +344,10 @@ mod tests {
         let claim = |spec: Value| json!({"volumeClaimTemplate": {"spec": spec}});
         let good = json!({
             "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
-        check("ephemeral", claim(good), &[]);
+        check("ephemeral", &claim(good), &[]);
         check(
             "ephemeral",
-            claim(json!({})),
+            &claim(json!({})),
             &[
                 ".volumeClaimTemplate.spec.accessModes: Required value: at least 1 access mode is",
                 ".volumeClaimTemplate.spec.resources.requests[storage]: Required value",
@@ -357,7 +355,7 @@ mod tests {
         );
         check(
             "ephemeral",
-            claim(json!({"accessModes": ["Odd"], "resources": {"requests": {"storage": "1"}}})),
+            &claim(json!({"accessModes": ["Odd"], "resources": {"requests": {"storage": "1"}}})),
             &[".volumeClaimTemplate.spec.accessModes: Unsupported value: \"Odd\": supported val"],
         );
     }
