@@ -58,6 +58,20 @@ async fn unknown_and_duplicate_fields_are_warned_of_refused_or_ignored() {
 }
 
 #[tokio::test]
+async fn questions_that_are_not_stored_are_searched_too() {
+    let server = TestServer::start().await;
+    let account = "/api/v1/namespaces/default/serviceaccounts";
+    server.send("admin", "POST", account, r#"{"metadata": {"name": "a"}}"#).await.created();
+    let path = format!("{account}/a/token");
+    let body = r#"{"nothing": 1, "spec": {"audiences": []}}"#;
+    let issued = server.send("admin", "POST", &path, body).await;
+    issued.created();
+    assert_eq!(issued.warnings, [UNKNOWN]);
+    let path = format!("{path}?fieldValidation=Strict");
+    assert_eq!(server.send("admin", "POST", &path, body).await.code, 400);
+}
+
+#[tokio::test]
 async fn patches_are_searched_for_unknown_and_duplicate_fields() {
     let server = TestServer::start().await;
     server.send("admin", "POST", MAPS, r#"{"metadata": {"name": "c"}}"#).await.created();
