@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 48;
 const MAX_ALIASES: usize = 1000;
 
 /// Most values in a document, those counted that aliases stand for.
-const MAX_NODES: usize = 250_000;
+const MAX_NODES: usize = 100_000;
 
 /// Most text in a document, all that aliases stand for included; as large as a body may be.
 const MAX_TEXT: usize = 3 * 1024 * 1024;
