@@ -12,11 +12,20 @@ pub(super) fn check_label_selector(selector: Field<'_, '_>, errors: &mut ErrorLi
     meta::check_labels(selector.get("matchLabels"), errors);
     for requirement in selector.get("matchExpressions").items() {
         check_requirement(requirement, &[], errors);
+        check_values(requirement.get("values"), errors);
     }
 }
 
-/// A `NodeSelectorTerm`.
+/// A `NodeSelectorTerm` that a node must match.
 pub(super) fn check_node_term(term: Field<'_, '_>, errors: &mut ErrorList) {
+    check_node_preference(term, errors);
+    for requirement in term.get("matchExpressions").items() {
+        check_values(requirement.get("values"), errors);
+    }
+}
+
+/// A `NodeSelectorTerm` that a node had better match; its values may be such that none does.
+pub(super) fn check_node_preference(term: Field<'_, '_>, errors: &mut ErrorList) {
     for requirement in term.get("matchExpressions").items() {
         check_requirement(requirement, &["Gt", "Lt"], errors);
     }
@@ -51,6 +60,9 @@ fn check_requirement(requirement: Field<'_, '_>, comparisons: &[&str], errors: &
         _ => errors.push(operator.invalid_text("not a valid selector operator")),
     }
     check_label_name(requirement.get("key"), errors);
+}
+
+fn check_values(values: Field<'_, '_>, errors: &mut ErrorList) {
     for value in values.items() {
         errors.extend(value.all_invalid(label_value_faults(value.text())));
     }

@@ -8,7 +8,7 @@ use super::spec::check_optional_choice;
 use crate::kinds::{
     NameRule,
     document::Field,
-    selector::{check_label_name, check_label_selector, check_node_term},
+    selector::{check_label_name, check_label_selector, check_node_preference, check_node_term},
 };
 
 /// The `affinity` of a pod.
@@ -35,7 +35,9 @@ pub(super) fn check_spread(constraints: Field<'_, '_>, errors: &mut ErrorList) {
         if skew.number().unwrap_or_default() <= 0 {
             errors.push(skew.invalid_as(skew.number().unwrap_or_default(), NOT_POSITIVE));
         }
-        check_topology_key(key, errors);
+        if key.is_empty() {
+            errors.push(key.required("can not be empty"));
+        }
         if !ACTIONS.contains(&action.text()) {
             errors.push(action.not_supported(&ACTIONS));
         }
@@ -49,6 +51,7 @@ pub(super) fn check_spread(constraints: Field<'_, '_>, errors: &mut ErrorList) {
             check_optional_choice(constraint.get(name), &INCLUSIONS, errors);
         }
         check_label_keys(constraint, "matchLabelKeys", errors);
+        check_own_keys(constraint, errors);
         check_label_selector(constraint.get("labelSelector"), errors);
     }
 }
@@ -70,7 +73,7 @@ fn check_node_affinity(affinity: Field<'_, '_>, errors: &mut ErrorList) {
     }
     for term in affinity.get(PREFERRED).items() {
         check_weight(term.get("weight"), errors);
-        check_node_term(term.get("preference"), errors);
+        check_node_preference(term.get("preference"), errors);
     }
 }
 
@@ -93,35 +96,38 @@ fn check_pod_term(term: Field<'_, '_>, errors: &mut ErrorList) {
     }
     check_label_keys(term, "matchLabelKeys", errors);
     check_label_keys(term, "mismatchLabelKeys", errors);
+    check_own_keys(term, errors);
     let (with, without) = (term.get("matchLabelKeys"), term.get("mismatchLabelKeys"));
     for key in with.items() {
         if without.items().any(|other| other.text() == key.text()) {
             errors.push(key.invalid_text("exists in both matchLabelKeys and mismatchLabelKeys"));
         }
     }
-    check_topology_key(term.get("topologyKey"), errors);
-}
-
-fn check_topology_key(key: Field<'_, '_>, errors: &mut ErrorList) {
+    let key = term.get("topologyKey");
     if key.is_empty() {
         errors.push(key.required("can not be empty"));
-    } else {
+    }
+    check_label_name(key, errors);
+}
+
+/// Keys whose values are taken from the pod itself add to the selector.
+fn check_label_keys(term: Field<'_, '_>, name: &str, errors: &mut ErrorList) {
+    let keys = term.get(name);
+    if !keys.is_empty() && !term.get("labelSelector").is_set() {
+        errors.push(keys.forbidden("must not be specified when labelSelector is not set"));
+    }
+    for key in keys.items() {
         check_label_name(key, errors);
     }
 }
 
-/// Keys whose values are taken from the pod itself add to the selector, so it must not name them.
-fn check_label_keys(term: Field<'_, '_>, name: &str, errors: &mut ErrorList) {
-    let (keys, selector) = (term.get(name), term.get("labelSelector"));
-    if !keys.is_empty() && !selector.is_set() {
-        errors.push(keys.forbidden("must not be specified when labelSelector is not set"));
-        return;
-    }
+/// The selector must not name what pods of the same value are found by.
+fn check_own_keys(term: Field<'_, '_>, errors: &mut ErrorList) {
+    let (keys, selector) = (term.get("matchLabelKeys"), term.get("labelSelector"));
     let expressions = selector.get("matchExpressions");
     let mut named: BTreeSet<_> = expressions.items().map(|one| one.get("key").text()).collect();
     named.extend(selector.get("matchLabels").entries().map(|(key, _)| key));
     for key in keys.items() {
-        check_label_name(key, errors);
         if named.contains(key.text()) {
             errors.push(key.invalid_text("exists in both matchLabelKeys and labelSelector"));
         }
@@ -197,6 +203,8 @@ mod tests {
                     "{at}.{REQUIRED}[0].matchLabelKeys: Forbidden: must not be specified when"
                 ),
                 &format!("{at}.{REQUIRED}[0].topologyKey: Required value: can not be empty"),
+                &format!("{at}.{REQUIRED}[0].topologyKey: Invalid value: \"\": name part must be"),
+                &format!("{at}.{REQUIRED}[0].topologyKey: Invalid value: \"\": name part must con"),
                 &format!("{at}.{PREFERRED}[0].weight: Invalid value: 0: must be in the range 1-10"),
                 &format!(
                     "{at}.{PREFERRED}[0].podAffinityTerm.matchLabelKeys[0]: Invalid value: \"x\": \

@@ -5,9 +5,13 @@ use waybill_api::{field::ErrorList, names::subdomain_faults};
 use super::spec::{check_choice, check_ip};
 use crate::kinds::document::Field;
 
-/// The `dnsPolicy` and `dnsConfig` of the pod with this `spec`.
-pub(super) fn check_dns(spec: Field<'_, '_>, errors: &mut ErrorList) {
-    check_choice(spec.get("dnsPolicy"), &POLICIES, errors);
+/// The `dnsPolicy` of a pod.
+pub(super) fn check_policy(policy: Field<'_, '_>, errors: &mut ErrorList) {
+    check_choice(policy, &POLICIES, errors);
+}
+
+/// The `dnsConfig` of the pod with this `spec`.
+pub(super) fn check_config(spec: Field<'_, '_>, errors: &mut ErrorList) {
     let config = spec.get("dnsConfig");
     let servers = config.get("nameservers");
     if spec.get("dnsPolicy").text() == "None" {
@@ -18,6 +22,7 @@ pub(super) fn check_dns(spec: Field<'_, '_>, errors: &mut ErrorList) {
         if servers.is_empty() {
             let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
             errors.push(servers.required(detail));
+            return;
         }
     }
     if servers.len() > MAX_NAMESERVERS {

@@ -13,14 +13,12 @@ pub(super) fn check_os(spec: Field<'_, '_>, errors: &mut ErrorList) {
         "" => errors.push(name.required("cannot be empty")),
         "linux" => check_contexts(spec, &["windowsOptions"], &["windowsOptions"], LINUX, errors),
         "windows" => {
-            for field in ["hostUsers", "resources"] {
+            for field in ["hostUsers", "resources", "shareProcessNamespace"] {
                 forbid(spec.get(field), WINDOWS, errors);
             }
-            // Upstream keeps these in the security context, and names them there.
-            let context = spec.get("securityContext");
-            for field in ["hostPID", "hostIPC", "shareProcessNamespace"] {
+            for field in ["hostPID", "hostIPC"] {
                 if spec.get(field).is_true() {
-                    errors.push(context.get(field).forbidden(WINDOWS));
+                    errors.push(spec.get(field).forbidden(WINDOWS));
                 }
             }
             check_contexts(spec, &POD_LINUX, &CONTAINER_LINUX, WINDOWS, errors);
@@ -33,7 +31,7 @@ const LINUX: &str = "windows options cannot be set for a linux pod";
 const WINDOWS: &str = "cannot be set for a windows pod";
 
 /// Fields of the security context of a pod that only Linux has.
-const POD_LINUX: [&str; 10] = [
+const POD_LINUX: [&str; 11] = [
     "appArmorProfile",
     "seLinuxOptions",
     "seccompProfile",
@@ -44,6 +42,7 @@ const POD_LINUX: [&str; 10] = [
     "runAsGroup",
     "supplementalGroups",
     "supplementalGroupsPolicy",
+    "seLinuxChangePolicy",
 ];
 
 /// Fields of the security context of a container that only Linux has.
@@ -116,7 +115,7 @@ mod tests {
                 "containers": [{"name": "c", "image": "i",
                     "securityContext": {"privileged": false}}]}),
             &[
-                "spec.securityContext.hostPID: Forbidden: cannot be set for a windows pod",
+                "spec.hostPID: Forbidden: cannot be set for a windows pod",
                 "spec.securityContext.runAsUser: Forbidden: cannot be set for a windows pod",
                 "spec.containers[0].securityContext.privileged: Forbidden: cannot be set for a win",
             ],

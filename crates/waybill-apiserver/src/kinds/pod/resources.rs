@@ -1,11 +1,14 @@
 //! What containers and whole pods ask for and may use.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde_json::{Value, json};
 use waybill_api::{
-    field::{ErrorList, FieldError},
-    names::qualified_name_faults,
+    field::{ErrorList, FieldError, FieldPath},
+    names::{label_faults, qualified_name_faults, subdomain_faults},
     quantity,
 };
 
@@ -13,17 +16,78 @@ use waybill_core::quantity::Quantity;
 
 use crate::kinds::document::{Field, member, text};
 
-/// The `resources` and the `overhead` of the pod with this `spec`.
-pub(super) fn check_pod(spec: Field<'_, '_>, errors: &mut ErrorList) {
-    let overhead = spec.get("overhead");
+/// The `overhead` of a pod.
+pub(super) fn check_overhead(overhead: Field<'_, '_>, errors: &mut ErrorList) {
     if overhead.is_set() {
         // Upstream judges it as limits, and says so.
         let limits = json!({"limits": overhead.value()});
         check_resources(overhead.holding(&limits), errors);
     }
+}
+
+/// The `resources` of the pod with this `spec`: the whole holds its parts.
+pub(super) fn check_whole_pod(spec: Field<'_, '_>, errors: &mut ErrorList) {
     let whole = spec.get("resources");
     if whole.is_set() {
         check_whole(spec, whole, errors);
+    }
+}
+
+/// The `resourceClaims` of a pod.
+pub(super) fn check_claims(claims: Field<'_, '_>, errors: &mut ErrorList) {
+    let mut names = BTreeSet::new();
+    for claim in claims.items() {
+        let name = claim.get("name");
+        if name.is_empty() {
+            errors.push(name.required(""));
+        } else if names.insert(name.text()) {
+            errors.extend(name.all_invalid(label_faults(name.text())));
+        } else {
+            errors.push(name.duplicate());
+        }
+        let (own, template) =
+            (claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName"));
+        let detail = match (own.is_set(), template.is_set()) {
+            (true, true) => {
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            }
+            (false, false) => {
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            }
+            (true, false) | (false, true) => "",
+        };
+        if !detail.is_empty() {
+            errors.push(claim.invalid(detail));
+        }
+        for reference in [own, template] {
+            if reference.is_set() {
+                errors.extend(reference.all_invalid(subdomain_faults(reference.text())));
+            }
+        }
+    }
+}
+
+/// The claims of the pod with this `spec` that `container` uses.
+pub(super) fn check_claim_uses(
+    spec: Field<'_, '_>,
+    container: Field<'_, '_>,
+    errors: &mut ErrorList,
+) {
+    let claims = spec.get("resourceClaims");
+    let resources = container.get("resources");
+    let mut seen = BTreeSet::new();
+    for used in resources.get("claims").items() {
+        let name = used.get("name");
+        if name.is_empty() {
+            errors.push(name.required(""));
+            continue;
+        }
+        if !seen.insert((name.text(), used.get("request").text())) {
+            errors.push(FieldError::duplicate(used.path(), name.text()));
+        }
+        if claims.items().all(|claim| claim.get("name").text() != name.text()) {
+            errors.push(name.not_found());
+        }
     }
 }
 
@@ -78,9 +142,12 @@ fn is_overcommitted(name: &str) -> bool {
     STANDARD.contains(&name) || name.contains("kubernetes.io/")
 }
 
-/// The whole holds its parts: all requests together, and each limit.
 fn check_whole(spec: Field<'_, '_>, whole: Field<'_, '_>, errors: &mut ErrorList) {
     let (limits, requests) = (whole.get("limits"), whole.get("requests"));
+    if !whole.get("claims").is_empty() {
+        let detail = "claims cannot be set for Resources at pod-level";
+        errors.push(whole.get("claims").forbidden(detail));
+    }
     for list in [limits, requests] {
         for (name, amount) in list.entries() {
             if !is_of_whole_pods(name) {
@@ -88,10 +155,6 @@ fn check_whole(spec: Field<'_, '_>, whole: Field<'_, '_>, errors: &mut ErrorList
             }
             check_amount(name, amount, errors);
         }
-    }
-    if !whole.get("claims").is_empty() {
-        let detail = "claims may not be set for Resources at pod-level";
-        errors.push(whole.get("claims").forbidden(detail));
     }
     for (name, request) in requests.entries() {
         check_request(name, request, requests, limits, errors);
@@ -106,21 +169,29 @@ fn check_whole(spec: Field<'_, '_>, whole: Field<'_, '_>, errors: &mut ErrorList
             ));
         }
     }
-    for container in spec.get("containers").items() {
-        check_limits_within(container, limits, errors);
+    let containers = spec.get("containers");
+    for (position, container) in containers.items().enumerate() {
+        // The place is upstream's, below the resources of the pod.
+        let place = whole.path().child("containers").index(position);
+        check_limits_within(container, limits, &place, errors);
     }
 }
 
-fn check_limits_within(container: Field<'_, '_>, whole: Field<'_, '_>, errors: &mut ErrorList) {
+fn check_limits_within(
+    container: Field<'_, '_>,
+    whole: Field<'_, '_>,
+    place: &FieldPath,
+    errors: &mut ErrorList,
+) {
     let resources = container.get("resources");
-    let limits = resources.get("limits");
-    for (name, limit) in limits.entries() {
+    for (name, limit) in resources.get("limits").entries() {
         let most = quantity::read(whole.get(name).value());
         if let (Ok(limit), Ok(most)) = (quantity::read(limit.value()), most)
             && limit > most
         {
             let detail = format!("must be less than or equal to pod limits of {most}");
-            errors.push(FieldError::invalid(limits.path().key(name), limit.to_string(), detail));
+            let place = place.key(name).child("limits");
+            errors.push(FieldError::invalid(place, limit.to_string(), detail));
         }
     }
 }
@@ -257,22 +328,47 @@ mod tests {
                 "requests": {"cpu": "1500m"}, "limits": {"cpu": "2", "memory": "1Gi"}}}),
             &[],
         );
+        let mut two = two;
+        two[0]["resources"]["claims"] = json!([{"name": "y"}]);
         check_spec(
             &json!({"containers": two, "resources": {
                 "requests": {"cpu": "1"}, "limits": {"cpu": "1", "ephemeral-storage": "1Gi"},
                 "claims": [{"name": "x"}]}}),
             &[
+                "spec.containers[0].resources.claims[0].name: Not found: \"y\"",
+                "spec.resources.claims: Forbidden: claims cannot be set for Resources at pod-level",
                 "spec.resources.limits[ephemeral-storage]: Unsupported value: \"ephemeral-storage\"",
-                "spec.resources.claims: Forbidden: claims may not be set for Resources at pod-lev",
                 "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal \
                  to aggregate container requests of 1500m",
-                "spec.containers[0].resources.limits[cpu]: Invalid value: \"2\": must be less than \
+                "spec.resources.containers[0][cpu].limits: Invalid value: \"2\": must be less than \
                  or equal to pod limits of 1",
             ],
         );
         check_spec(
             &json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}),
             &["spec.resources.requests: Invalid value: \"2\": must be less than or equal to cpu"],
+        );
+    }
+
+    #[test]
+    fn claims_are_named_once_and_lead_somewhere() {
+        let container = json!({"name": "c", "image": "i",
+            "resources": {"claims": [{"name": "a"}, {"name": "a"}, {}]}});
+        check_spec(
+            &json!({"containers": [container], "resourceClaims": [
+                {"name": "a", "resourceClaimName": "x"},
+                {"name": "a", "resourceClaimTemplateName": "X"},
+                {"resourceClaimName": "x", "resourceClaimTemplateName": "y"},
+                {"name": "b"}]}),
+            &[
+                "spec.resourceClaims[1].name: Duplicate value: \"a\"",
+                "spec.resourceClaims[1].resourceClaimTemplateName: Invalid value: \"X\": a lowerc",
+                "spec.resourceClaims[2].name: Required value",
+                "spec.resourceClaims[2]: Invalid value: {",
+                "spec.resourceClaims[3]: Invalid value: {",
+                "spec.containers[0].resources.claims[1]: Duplicate value: \"a\"",
+                "spec.containers[0].resources.claims[2].name: Required value",
+            ],
         );
     }
 

@@ -21,9 +21,6 @@ pub(super) fn check_pod(pod: Field<'_, '_>, errors: &mut ErrorList) {
     }
     check_spec(spec, errors);
     container::check_images(spec, errors);
-    if spec.get("hostNetwork").is_true() {
-        container::check_host_ports(spec, errors);
-    }
     if spec.get("serviceAccountName").is_empty() {
         volume::check_no_tokens(spec.get("volumes"), errors);
     }
@@ -32,25 +29,29 @@ pub(super) fn check_pod(pod: Field<'_, '_>, errors: &mut ErrorList) {
 /// What must hold for the spec of a pod or a pod template, its environments aside.
 pub(crate) fn check_spec(spec: Field<'_, '_>, errors: &mut ErrorList) {
     volume::check_volumes(spec.get("volumes"), errors);
+    resources::check_claims(spec.get("resourceClaims"), errors);
     container::check_containers(spec, errors);
+    resources::check_whole_pod(spec, errors);
+    container::check_host_ports(spec, errors);
     check_choice(spec.get("restartPolicy"), &["Always", "OnFailure", "Never"], errors);
-    dns::check_dns(spec, errors);
+    dns::check_policy(spec.get("dnsPolicy"), errors);
     meta::check_labels(spec.get("nodeSelector"), errors);
     security::check_pod(spec, errors);
-    check_host_users(spec, errors);
+    affinity::check_affinity(spec.get("affinity"), errors);
+    dns::check_config(spec, errors);
     check_gates(spec, errors);
+    affinity::check_spread(spec.get("topologySpreadConstraints"), errors);
+    check_host_users(spec, errors);
     check_names(spec, errors);
     let deadline = spec.get("activeDeadlineSeconds");
     if deadline.number().is_some_and(|seconds| !SECONDS.contains(&seconds)) {
         errors.push(deadline.invalid("must be between 1 and 2147483647, inclusive"));
     }
     check_tolerations(spec.get("tolerations"), errors);
-    affinity::check_affinity(spec.get("affinity"), errors);
-    affinity::check_spread(spec.get("topologySpreadConstraints"), errors);
-    resources::check_pod(spec, errors);
-    os::check_os(spec, errors);
     let preemption = spec.get("preemptionPolicy");
     check_optional_choice(preemption, &["PreemptLowerPriority", "Never"], errors);
+    resources::check_overhead(spec.get("overhead"), errors);
+    os::check_os(spec, errors);
 }
 
 /// What must hold for a pod that is just being made.

@@ -112,7 +112,8 @@ fn check_claim(template: Field<'_, '_>, errors: &mut ErrorList) {
         }
     }
     if !requests.get("storage").is_set() {
-        errors.push(FieldError::required(requests.path().key("storage"), ""));
+        // The place is upstream's.
+        errors.push(FieldError::required(resources.path().key("storage"), ""));
     }
 }
 
@@ -350,7 +351,7 @@ mod tests {
             &claim(json!({})),
             &[
                 ".volumeClaimTemplate.spec.accessModes: Required value: at least 1 access mode is",
-                ".volumeClaimTemplate.spec.resources.requests[storage]: Required value",
+                ".volumeClaimTemplate.spec.resources[storage]: Required value",
             ],
         );
         check(
