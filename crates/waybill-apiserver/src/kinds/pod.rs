@@ -2,6 +2,7 @@
 
 mod affinity;
 mod binding;
+mod claims;
 mod container;
 mod defaults;
 mod dns;

@@ -7,7 +7,7 @@ use waybill_api::{
     names::{label_faults, port_name_faults},
 };
 
-use super::{handler, mount, resources, security, spec::check_choice};
+use super::{claims, handler, mount, resources, security, spec::check_choice};
 use crate::kinds::document::Field;
 
 /// The containers of `spec`, in upstream's order.
@@ -104,7 +104,7 @@ fn check_common<'v>(
     mount::check_mounts(container, spec.get("volumes"), errors);
     check_choice(container.get("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], errors);
     resources::check_resources(container.get("resources"), errors);
-    resources::check_claim_uses(spec, container, errors);
+    claims::check_uses(spec, container, errors);
     check_resize_policy(spec, container.get("resizePolicy"), errors);
     security::check_container(spec, container.get("securityContext"), errors);
 }

@@ -5,7 +5,7 @@ use waybill_api::{
     names::{qualified_name_faults, subdomain_faults},
 };
 
-use super::{affinity, container, dns, os, resources, security, update::MIRROR, volume};
+use super::{affinity, claims, container, dns, os, resources, security, update::MIRROR, volume};
 use crate::kinds::{NameRule, document::Field, meta, taint::check_tolerations};
 
 /// What must hold for every pod, its metadata and environments aside.
@@ -29,7 +29,7 @@ pub(super) fn check_pod(pod: Field<'_, '_>, errors: &mut ErrorList) {
 /// What must hold for the spec of a pod or a pod template, its environments aside.
 pub(crate) fn check_spec(spec: Field<'_, '_>, errors: &mut ErrorList) {
     volume::check_volumes(spec.get("volumes"), errors);
-    resources::check_claims(spec.get("resourceClaims"), errors);
+    claims::check_claims(spec.get("resourceClaims"), errors);
     container::check_containers(spec, errors);
     resources::check_whole_pod(spec, errors);
     container::check_host_ports(spec, errors);
