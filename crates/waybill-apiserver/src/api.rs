@@ -30,7 +30,7 @@ use crate::{
     rest::{Clock, Rest},
     route::{ResourceRoute, Route},
     schema::OpenApi,
-    selector::field::{FieldOperator, FieldSelector},
+    selector::field::FieldSelector,
 };
 
 /// Everything a request needs.
@@ -195,12 +195,7 @@ impl Api {
 
     fn authorize(&self, user: &User, action: &Action, query: &Query) -> Result<(), Status> {
         let selector = FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default();
-        let terms: Vec<FieldTerm<'_>> = selector
-            .requirements()
-            .iter()
-            .filter(|term| term.operator == FieldOperator::Equals)
-            .map(|term| FieldTerm { field: &term.field, value: &term.value })
-            .collect();
+        let terms = FieldTerm::all_of(&selector);
         let decision = self.authorizer.authorize(user, action, &terms);
         if decision.is_allowed() {
             return Ok(());

@@ -73,6 +73,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// Which features are on.
     pub gates: FeatureGates,
+    /// What is allowed in the environments of pods beyond the features.
+    pub env: EnvOptions,
     /// A CSV file of static tokens.
     pub token_file: Option<PathBuf>,
     /// An `audit.k8s.io/v1` policy; without one a built-in policy applies.
@@ -167,7 +169,7 @@ impl Server {
                     objects: Arc::clone(&objects),
                     authorizer: Arc::clone(&authorizer),
                 },
-                context: kinds::Context { gates: config.gates, env: EnvOptions::default() },
+                context: kinds::Context { gates: config.gates, env: config.env },
                 clock: Arc::clone(&clock),
             },
             authenticator: authenticator(&config, &pki, &local, &objects)?,

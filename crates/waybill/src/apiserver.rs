@@ -10,7 +10,10 @@ use std::{
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
-use waybill_api::gates::{FeatureGates, KubeVersion};
+use waybill_api::{
+    gates::{FeatureGates, KubeVersion},
+    pod::EnvOptions,
+};
 use waybill_apiserver::{AnonymousAccess, Config, Server, StoreConfig};
 
 use waybill_core::chain::Chain;
@@ -51,6 +54,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GATES", default_value = "")]
     feature_gates: String,
 
+    /// Refuse pods that mount a volume in a container that reads an env file from it, or in one
+    /// that is no init container; without this they are warned of.
+    #[arg(long)]
+    strict_env_file_mounts: bool,
+
+    /// Allow `csiSecretRef.optional` below the emulated version 1.37 (csiEnvOptional).
+    #[arg(long)]
+    csi_env_optional: bool,
+
     /// Static tokens, one `token,user,uid,"group1,group2"` per line.
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
@@ -86,6 +98,10 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         listen: args.listen,
         store: args.store,
         gates,
+        env: EnvOptions {
+            csi_env_optional: args.csi_env_optional,
+            strict_env_file_mounts: args.strict_env_file_mounts,
+        },
         token_file: args.token_auth_file,
         audit_policy: args.audit_policy_file,
         strict_audit: args.audit_strict,

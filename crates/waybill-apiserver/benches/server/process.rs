@@ -83,6 +83,7 @@ pub(crate) async fn serve(directory: &Path) -> Result<()> {
         state_dir: directory.to_owned(),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         store: StoreConfig::Embedded,
+        env: waybill_api::pod::EnvOptions::default(),
         gates: FeatureGates::parse("", KubeVersion::default())?,
         token_file: Some(tokens),
         audit_policy: None,
