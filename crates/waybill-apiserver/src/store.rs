@@ -23,7 +23,7 @@ use waybill_core::id::ResourceVersion;
 
 pub(crate) use self::{
     embedded::{Embedded, Settings},
-    etcd::{Etcd, EtcdConfig, EtcdIdentity, EtcdTls},
+    etcd::{Etcd, EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser},
 };
 
 /// A durable, ordered map with history.

@@ -9,7 +9,7 @@ use std::{
 use waybill_core::secret::SecretBytes;
 
 use super::{ServerError, during};
-use crate::store::{Embedded, Etcd, EtcdConfig, EtcdIdentity, EtcdTls, Settings, Store};
+use crate::store::{Embedded, Etcd, EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser, Settings, Store};
 
 /// Where objects are kept.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct EtcdStore {
     pub urls: Vec<String>,
     /// For `https`; without it etcd cannot be believed.
     pub tls: Option<EtcdFiles>,
+    /// A user of etcd and the file with their password, if etcd asks for one.
+    pub user: Option<(String, PathBuf)>,
 }
 
 /// How etcd and we prove who we are, as PEM files.
@@ -52,9 +54,10 @@ pub(super) async fn open(
             let opened = open.await.map_err(during("opening the store"))?;
             Ok(Arc::new(opened.map_err(during("opening the store"))?))
         }
-        StoreConfig::Etcd(EtcdStore { urls, tls }) => {
+        StoreConfig::Etcd(EtcdStore { urls, tls, user }) => {
             let mut config = EtcdConfig::new(urls.clone());
             config.tls = tls.as_ref().map(read_tls).transpose()?;
+            config.user = user.as_ref().map(read_user).transpose()?;
             let step = format!("connecting to etcd at {}", urls.join(", "));
             Ok(Arc::new(Etcd::open(config).await.map_err(during(step))?))
         }
@@ -62,9 +65,6 @@ pub(super) async fn open(
 }
 
 fn read_tls(files: &EtcdFiles) -> Result<EtcdTls, ServerError> {
-    let read = |what: &str, path: &Path| {
-        fs::read(path).map_err(during(format!("reading {what} {}", path.display())))
-    };
     let ca = read("the authority of etcd", &files.ca)?;
     let identity = match &files.identity {
         Some((certificate, key)) => Some(EtcdIdentity {
@@ -74,4 +74,17 @@ fn read_tls(files: &EtcdFiles) -> Result<EtcdTls, ServerError> {
         None => None,
     };
     Ok(EtcdTls { ca, identity })
+}
+
+/// The line break that editors put at the end of a file is no part of the password.
+fn read_user((name, path): &(String, PathBuf)) -> Result<EtcdUser, ServerError> {
+    let mut password = read("the password for etcd", path)?;
+    while password.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+        password.pop();
+    }
+    Ok(EtcdUser { name: name.clone(), password: SecretBytes::from(password) })
+}
+
+fn read(what: &str, path: &Path) -> Result<Vec<u8>, ServerError> {
+    fs::read(path).map_err(during(format!("reading {what} {}", path.display())))
 }

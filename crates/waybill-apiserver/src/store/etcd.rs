@@ -7,6 +7,7 @@
 mod client;
 mod failure;
 mod feed;
+mod login;
 mod message;
 
 #[cfg(test)]
@@ -47,6 +48,8 @@ pub(crate) struct EtcdConfig {
     pub(crate) prefix: String,
     /// `None` for plain connections, which are for tests and for the same machine.
     pub(crate) tls: Option<EtcdTls>,
+    /// Who we are, if etcd asks for a password.
+    pub(crate) user: Option<EtcdUser>,
     /// The limit of every call.
     pub(crate) timeout: Duration,
     /// How much history is kept for watches.
@@ -60,6 +63,7 @@ impl EtcdConfig {
             endpoints,
             prefix: "/waybill".to_owned(),
             tls: None,
+            user: None,
             timeout: Duration::from_secs(10),
             history: Limits::default(),
         }
@@ -82,6 +86,12 @@ pub(crate) struct EtcdIdentity {
     pub(crate) key: SecretBytes,
 }
 
+/// A user of etcd.
+pub(crate) struct EtcdUser {
+    pub(crate) name: String,
+    pub(crate) password: SecretBytes,
+}
+
 /// A store in etcd.
 pub(crate) struct Etcd {
     client: Client,
@@ -93,8 +103,8 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     /// Connects to etcd and starts to follow it.
-    pub(crate) async fn open(config: EtcdConfig) -> Result<Self, StoreError> {
-        let client = Client::new(&config)?;
+    pub(crate) async fn open(mut config: EtcdConfig) -> Result<Self, StoreError> {
+        let client = Client::new(&mut config)?;
         let EtcdConfig { prefix, timeout, history, .. } = config;
         let newest = newest_revision(&client, &prefix).await?;
         let history = Arc::new(History::after(newest, history));
@@ -365,6 +375,7 @@ mod tests {
             endpoints: vec!["http://127.0.0.1:1".into(), "http://127.0.0.1:2".into()],
             prefix: "/w".into(),
             tls: None,
+            user: None,
             timeout: Duration::from_millis(300),
             history: Limits::default(),
         };
@@ -379,6 +390,40 @@ mod tests {
             Chain(&error.unwrap()).to_string(),
             "etcd: range: transport error: tcp connect error: Connection refused (os error 111)"
         );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_password_is_enough_for_an_etcd_that_asks_for_one() {
+        let Some(mut server) = EtcdServer::start() else { return };
+        let open = Etcd::open(config(&server, "/w")).await.unwrap();
+        client::ask_for_passwords(&open.client, "root", "hunter2").await;
+        let log_in = |password: &str| {
+            let password = SecretBytes::from(password.as_bytes().to_vec());
+            let user = Some(EtcdUser { name: "root".into(), password });
+            EtcdConfig { user, ..config(&server, "/w") }
+        };
+        let refused = |error: Option<StoreError>| Chain(&error.unwrap()).to_string();
+        let stranger = Etcd::open(config(&server, "/w")).await.err();
+        assert_eq!(
+            refused(stranger),
+            "etcd: range: etcdserver: user name is empty (InvalidArgument)"
+        );
+        assert_eq!(
+            refused(Etcd::open(log_in("wrong")).await.err()),
+            "etcd: range: etcdserver: authentication failed, invalid user ID or password \
+             (InvalidArgument)"
+        );
+
+        let store = Etcd::open(log_in("hunter2")).await.unwrap();
+        let start = store.list("").await.unwrap().revision;
+        let mut watch = store.watch("", start).await.unwrap();
+        let mut written = vec![store.write(create("/0")).await.unwrap()];
+        // A new etcd knows none of the tokens of the old one.
+        server.restart();
+        eventually(async || store.get("/0").await).await;
+        written.push(store.write(create("/1")).await.unwrap());
+        let seen = contract::changes(&mut watch, written.len()).await;
+        assert_eq!(seen.iter().map(|change| change.revision).collect::<Vec<_>>(), written);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! The flags that say where objects are kept.
 
-use std::path::PathBuf;
+use std::{net::IpAddr, path::PathBuf};
 
 use anyhow::{Result, bail};
 use waybill_apiserver::{EtcdFiles, EtcdStore, StoreConfig};
@@ -22,6 +22,14 @@ pub(super) struct StoreArgs {
     /// The key of that certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
     etcd_keyfile: Option<PathBuf>,
+
+    /// Our user, for an etcd that asks for a password.
+    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
+    etcd_user: Option<String>,
+
+    /// The password of that user, in a file.
+    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    etcd_password_file: Option<PathBuf>,
 }
 
 impl StoreArgs {
@@ -29,25 +37,37 @@ impl StoreArgs {
     pub(super) fn config(self) -> Result<StoreConfig> {
         let identity = self.etcd_certfile.zip(self.etcd_keyfile);
         let tls = self.etcd_cafile.map(|ca| EtcdFiles { ca, identity });
-        match (self.store, tls) {
-            (Place::Embedded, None) => Ok(StoreConfig::Embedded),
-            (Place::Embedded, Some(_)) => {
-                bail!("--etcd-cafile is for etcd; write --store etcd=https://HOST:2379 with it")
+        let user = self.etcd_user.zip(self.etcd_password_file);
+        let urls = match self.store {
+            Place::Embedded if tls.is_none() && user.is_none() => return Ok(StoreConfig::Embedded),
+            Place::Embedded => {
+                bail!("flags that begin with --etcd need --store etcd=https://HOST:2379")
             }
-            (Place::Etcd(urls), tls) => {
-                let unlike = urls.iter().find(|url| url.starts_with("https://") != tls.is_some());
-                match (unlike, &tls) {
-                    (Some(url), Some(_)) => {
-                        bail!("--etcd-cafile is given, but {url} is without TLS; write https://")
-                    }
-                    (Some(url), None) => bail!(
-                        "{url} needs --etcd-cafile FILE, the authority that signs etcd's certificates"
-                    ),
-                    (None, _) => Ok(StoreConfig::Etcd(EtcdStore { urls, tls })),
-                }
+            Place::Etcd(urls) => urls,
+        };
+        if let Some(url) = urls.iter().find(|url| url.starts_with("https://") != tls.is_some()) {
+            match tls {
+                Some(_) => bail!("--etcd-cafile is given, but {url} has no TLS; write https://"),
+                None => bail!(
+                    "{url} needs --etcd-cafile FILE, the authority that signs etcd's certificates"
+                ),
             }
         }
+        if user.is_some()
+            && let Some(url) = urls.iter().find(|url| crosses_the_network_bare(url))
+        {
+            bail!(
+                "--etcd-user sends a password, which {url} would show to the network; use https://"
+            );
+        }
+        Ok(StoreConfig::Etcd(EtcdStore { urls, tls, user }))
     }
+}
+
+fn crosses_the_network_bare(url: &str) -> bool {
+    let Some(address) = url.strip_prefix("http://") else { return false };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host != "localhost" && !host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// The value of `--store`.
@@ -74,7 +94,7 @@ fn parse_url(url: &str) -> Result<String, String> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let host = rest.ok_or("a URL of etcd begins with `https://` or `http://`")?;
     if host.contains('@') {
-        return Err("a URL of etcd holds no user; etcd knows us by --etcd-certfile".to_owned());
+        return Err("a URL of etcd holds no user; there is --etcd-user for that".to_owned());
     }
     if host.is_empty() {
         return Err("a URL of etcd names a host, as `https://HOST:2379`".to_owned());
@@ -121,7 +141,17 @@ mod tests {
     fn flags_that_do_not_fit_are_refused_with_what_to_do() {
         refused("--store etcd=https://a:1", "needs --etcd-cafile FILE");
         refused("--store etcd=http://a:1 --etcd-cafile c", "write https://");
-        refused("--etcd-cafile c", "write --store etcd=https://HOST:2379");
+        refused("--etcd-cafile c", "need --store etcd=https://HOST:2379");
+        refused("--etcd-user u --etcd-password-file f", "need --store etcd=https://HOST:2379");
+        refused("--store etcd=http://a:1 --etcd-user u", "--etcd-password-file");
+        refused(
+            "--store etcd=http://a:1 --etcd-user u --etcd-password-file f",
+            "would show to the network",
+        );
+        for here in ["127.0.0.1", "[::1]", "localhost"] {
+            let line = format!("--store etcd=http://{here}:1 --etcd-user u --etcd-password-file f");
+            parse(&line).unwrap();
+        }
         refused("--store etcd=https://a --etcd-cafile c --etcd-certfile d", "--etcd-keyfile");
         refused("--store etcd=a:1", "begins with `https://`");
         refused("--store etcd=http://", "names a host");

@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Config, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::{
         WatchStreamExt,
         reflector::{self, Store},
@@ -125,20 +125,17 @@ impl Mirror {
     }
 
     /// Waits until the store holds what the server holds.
-    #[track_caller]
-    fn shows(&self, maps: &Api<ConfigMap>) -> impl Future<Output = ()> {
-        async move {
-            let expected = content(maps.list(&Default::default()).await.expect("a list").iter());
-            let start = Instant::now();
-            loop {
-                let state = self.store.state();
-                let found = content(state.iter().map(AsRef::as_ref));
-                if found == expected {
-                    return;
-                }
-                assert!(start.elapsed() < PATIENCE, "{found:#?}\nis not\n{expected:#?}");
-                tokio::time::sleep(Duration::from_millis(20)).await;
+    async fn shows(&self, maps: &Api<ConfigMap>) {
+        let expected = content(maps.list(&ListParams::default()).await.expect("a list").iter());
+        let start = Instant::now();
+        loop {
+            let state = self.store.state();
+            let found = content(state.iter().map(AsRef::as_ref));
+            if found == expected {
+                return;
             }
+            assert!(start.elapsed() < PATIENCE, "{found:#?}\nis not\n{expected:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 

@@ -41,7 +41,7 @@ pub(super) fn unpack_from(release: &str, package: &str, folder: &Path) -> Result
     }
     let lists = folder.join("apt");
     let options = private_lists(release, &lists).map_err(Refusal::Fault)?;
-    let unpacked = unpack_with(&options, package, folder);
+    let unpacked = update(&options).and_then(|()| unpack_with(&options, package, folder));
     // They are large, and old the next time.
     let _ = fs::remove_dir_all(lists);
     unpacked
@@ -52,7 +52,7 @@ fn unpack_with(options: &[String], package: &str, folder: &Path) -> Result<(), R
         return Err(Refusal::OutOfReach("this is not Debian".into()));
     }
     fs::create_dir_all(folder).map_err(|error| Refusal::Fault(error.into()))?;
-    let script = "apt-get \"$@\" && dpkg-deb -x ./*.deb . && rm ./*.deb";
+    let script = "rm -f ./*.deb && apt-get \"$@\" && dpkg-deb -x ./*.deb . && rm ./*.deb";
     let download = || {
         let mut sh = Command::new("sh");
         sh.args(["-c", script, "sh"]).args(options).args(["download", package]);

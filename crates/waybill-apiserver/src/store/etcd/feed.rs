@@ -184,11 +184,11 @@ mod tests {
         let newest = store.write(create("/2")).await.unwrap();
         store.compact(newest).await.unwrap();
 
-        let config = etcd::server::config(&server, "/test");
+        let mut config = etcd::server::config(&server, "/test");
         let history = Arc::new(History::after(start, Limits::default()));
         let mut behind = history.watch("", start).unwrap();
         let feed = Feed {
-            client: Client::new(&config).unwrap(),
+            client: Client::new(&mut config).unwrap(),
             history: Arc::clone(&history),
             prefix: config.prefix,
             timeout: config.timeout,
