@@ -1,12 +1,14 @@
 //! etcd is killed under load while the server lives on.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use serde_json::{Value, json};
 use tokio::{
     sync::Semaphore,
     task::JoinSet,
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use waybill_testkit::{
     apiserver::{ApiServer, Setup},
     etcd::EtcdServer,
@@ -14,7 +16,7 @@ use waybill_testkit::{
 
 use crate::{
     PATIENCE, WRITERS,
-    client::Client,
+    client::{Client, Watch},
     ledger::{Ledger, version},
     writer::{Answer, WRITTEN, Writer},
 };
@@ -25,66 +27,53 @@ async fn a_killed_etcd_costs_no_acknowledged_write_and_the_server_recovers() {
     let dir = tempfile::tempdir().expect("the temporary directory is writable");
     let setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path());
     let server = setup.flag(format!("--store=etcd={}", etcd.url())).start();
-    let watcher = Client::connect(&server).await.expect("the server takes connections");
-    let mut watch = watcher.watch(&format!("{WRITTEN}&watch=1")).await.expect("the server answers");
+    let client = Client::connect(&server).await.expect("the server takes connections");
+    let watch = client.watch(&format!("{WRITTEN}&watch=1")).await.expect("the server answers");
 
     let ledger = Ledger::default();
     let (acknowledged, refused) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let stop = Arc::new(Semaphore::new(0));
+    let stop = CancellationToken::new();
     let mut writers = JoinSet::new();
     for number in 0..WRITERS {
-        let mut writer =
-            Writer::connect(&server, &ledger, &acknowledged, format!("w{number}")).await;
-        let (refused, stop) = (Arc::clone(&refused), Arc::clone(&stop));
-        writers.spawn(async move {
-            while stop.available_permits() == 0 {
-                match writer.write().await {
-                    Answer::Acknowledged => {}
-                    // What a refused write left open, later writes to the same object run into.
-                    Answer::Refused(404 | 409, _) => {}
-                    Answer::Refused(code, status) => {
-                        assert!(matches!(code, 503 | 504), "{code}: {status}");
-                        assert_eq!(status["kind"], "Status", "{status}");
-                        let message = status["message"].as_str().unwrap_or_default();
-                        assert!(message.contains("the store") || code == 504, "{status}");
-                        refused.add_permits(1);
-                        sleep(Duration::from_millis(20)).await;
-                    }
-                    Answer::Lost => panic!("the server lives and answers"),
-                }
-            }
-        });
+        let prefix = format!("w{number}");
+        let writer = Writer::connect(&server, &ledger, &acknowledged, prefix).await;
+        writers.spawn(write_until(stop.clone(), writer, Arc::clone(&refused)));
     }
-
     wait_for(&acknowledged, 40).await;
     etcd.kill();
     wait_for(&refused, 20).await;
-    reads_go_on(&server).await;
+    // Reads come from memory.
+    list(&server).await;
+    acknowledged.forget_permits(usize::MAX);
     etcd.restart();
-    // What was acknowledged before the kill is used up, so these come after it.
-    let spare = u32::try_from(acknowledged.available_permits()).expect("a small number");
-    wait_for(&acknowledged, spare).await;
     wait_for(&acknowledged, 100).await;
-    stop.add_permits(1);
+    stop.cancel();
     while let Some(ended) = writers.join_next().await {
         ended.expect("every refusal is a clear Status");
     }
 
-    let mut client = Client::connect(&server).await.expect("the server takes connections");
-    let (code, list) = client.send("GET", WRITTEN, "").await.expect("the server answers");
-    assert_eq!(code, 200, "{list}");
-    let mut missing = ledger.written_after(0);
-    ledger.check(&list);
-    let watched = timeout(PATIENCE, async {
-        while !missing.is_empty() {
-            let event = watch.next().await.expect("the watch goes on");
-            let name = event["object"]["metadata"]["name"].as_str().unwrap_or_default();
-            if missing.get(name) == Some(&version(&event["object"])) {
-                missing.remove(name);
+    let missing = ledger.written_after(0);
+    ledger.check(&list(&server).await);
+    let watched = timeout(PATIENCE, see_all(watch, missing)).await;
+    watched.expect("a watch that was open all the time shows every write");
+}
+
+async fn write_until(stop: CancellationToken, mut writer: Writer, refused: Arc<Semaphore>) {
+    while !stop.is_cancelled() {
+        match writer.write().await {
+            // Later writes to an object run into what a refused one left open.
+            Answer::Acknowledged | Answer::Refused(404 | 409, _) => {}
+            Answer::Refused(code, status) => {
+                assert_eq!((&status["kind"], &status["code"]), (&json!("Status"), &json!(code)));
+                assert!(matches!(code, 503 | 504), "{status}");
+                let message = status["message"].as_str().unwrap_or_default();
+                assert!(message.contains("store"), "{status}");
+                refused.add_permits(1);
+                sleep(Duration::from_millis(20)).await;
             }
+            Answer::Lost => panic!("the server lives and answers"),
         }
-    });
-    watched.await.expect("a watch that was open all the time shows every write");
+    }
 }
 
 async fn wait_for(permits: &Semaphore, count: u32) {
@@ -92,9 +81,20 @@ async fn wait_for(permits: &Semaphore, count: u32) {
     permits.expect("the count is reached in time").expect("it is never closed").forget();
 }
 
-/// Reads come from memory.
-async fn reads_go_on(server: &ApiServer) {
+async fn list(server: &ApiServer) -> Value {
     let mut client = Client::connect(server).await.expect("the server takes connections");
     let (code, list) = client.send("GET", WRITTEN, "").await.expect("the server answers");
     assert_eq!(code, 200, "{list}");
+    list
+}
+
+/// Reads `watch` until it has shown each of `missing`, by name and version.
+async fn see_all(mut watch: Watch, mut missing: BTreeMap<String, u64>) {
+    while !missing.is_empty() {
+        let event = watch.next().await.expect("the watch goes on");
+        let name = event["object"]["metadata"]["name"].as_str().unwrap_or_default();
+        if missing.get(name) == Some(&version(&event["object"])) {
+            missing.remove(name);
+        }
+    }
 }
