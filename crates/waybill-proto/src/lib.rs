@@ -1,0 +1,1 @@
+//! The gRPC messages of CRI, CSI, plugin registration and providers.

@@ -1,0 +1,152 @@
+//! Sandboxes, containers and exec sessions as processes, namespaces and cgroups.
+//!
+//! The engine knows nothing of CRI or of images: it is given an OCI spec and a root file system. Each
+//! container has a monitor process that is its parent, holds its stdio and keeps its environment in
+//! memory, so that the runtime can be killed and started again while containers run, log and exit.
+
+use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, time::SystemTime};
+
+use oci_spec::runtime::Spec;
+use waybill_core::env::{name::EnvName, value::EnvValue};
+
+/// Whose namespace a sandbox's containers live in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceMode {
+    /// One for the whole sandbox.
+    Pod,
+    /// One for each container; for process ids only.
+    Container,
+    /// The machine's own.
+    Node,
+}
+
+/// What a sandbox shall be.
+#[derive(Clone, Debug)]
+pub struct SandboxRequest {
+    /// Set in the sandbox's own UTS namespace; without one the machine's is shared.
+    pub hostname: Option<String>,
+    /// `Pod` means a namespace with nothing but a loopback device.
+    pub network: NamespaceMode,
+    /// `Pod` needs a process that holds the namespace and reaps orphans.
+    pub pid: NamespaceMode,
+    /// System V IPC and POSIX queues.
+    pub ipc: NamespaceMode,
+    /// Kernel settings of the sandbox's namespaces, by dotted name.
+    pub sysctls: BTreeMap<String, String>,
+    /// The cgroup below which the sandbox's containers stand.
+    pub cgroup_parent: PathBuf,
+}
+
+/// The namespaces that containers of a sandbox join; `None` where they share the machine's.
+#[derive(Clone, Debug, Default)]
+pub struct Namespaces {
+    /// Pinned file of the network namespace.
+    pub network: Option<PathBuf>,
+    /// Pinned file of the IPC namespace.
+    pub ipc: Option<PathBuf>,
+    /// Pinned file of the UTS namespace.
+    pub uts: Option<PathBuf>,
+    /// The process namespace of a holder process.
+    pub pid: Option<PathBuf>,
+}
+
+/// What a container shall be.
+#[derive(Debug)]
+pub struct ContainerRequest {
+    /// Everything but the environment, which never leaves memory. `process.env` is empty.
+    pub spec: Spec,
+    /// The environment, each name once, in order.
+    pub env: Vec<(EnvName, EnvValue)>,
+    /// How it reads and writes.
+    pub stdio: Stdio,
+}
+
+/// A container's stdio.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stdio {
+    /// Whether standard input stays open for those who attach.
+    pub stdin: bool,
+    /// Whether it ends with the first client that attached.
+    pub stdin_once: bool,
+    /// Whether it is a terminal.
+    pub tty: bool,
+    /// The log file in CRI's format; without one the output is only for those who attach.
+    pub log: Option<PathBuf>,
+}
+
+/// How far a container has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Made, its process waiting for the start.
+    Created,
+    /// Started.
+    Running {
+        /// The first process, as the machine counts.
+        pid: i32,
+        /// When it was started.
+        started_at: SystemTime,
+    },
+    /// Ended.
+    Exited(Exit),
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The exit code; 128 and the signal's number when a signal ended it.
+    pub code: i32,
+    /// Why, where the code alone misleads.
+    pub cause: ExitCause,
+    /// When it was started, if it was.
+    pub started_at: Option<SystemTime>,
+    /// When it ended.
+    pub finished_at: SystemTime,
+}
+
+/// Why a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitCause {
+    /// By itself, or by a signal somebody sent.
+    Own,
+    /// The kernel ran out of the memory that its cgroup may use.
+    OutOfMemory,
+    /// Its monitor died, so the container was killed and its true code is not known.
+    MonitorLost,
+}
+
+/// What an exec session shall run.
+#[derive(Debug)]
+pub struct ExecRequest {
+    /// Names the session and its cgroup.
+    pub session: String,
+    /// Program and arguments.
+    pub argv: Vec<Vec<u8>>,
+    /// Put over the container's environment, in order; the last of a name wins (EXEC-04, EXEC-06).
+    pub env: Vec<(EnvName, EnvValue)>,
+    /// What the runtime itself adds, over all others (EXEC-05).
+    pub runtime_env: Vec<(EnvName, EnvValue)>,
+    /// Streams to open. With a terminal, standard error is part of standard output.
+    pub tty: bool,
+    /// Whether the caller writes standard input; otherwise it is empty.
+    pub stdin: bool,
+    /// Whether the caller reads standard output; otherwise it is dropped.
+    pub stdout: bool,
+    /// Whether the caller reads standard error; otherwise it is dropped.
+    pub stderr: bool,
+}
+
+/// The caller's ends of a process's streams.
+#[derive(Debug)]
+pub enum ProcessIo {
+    /// One pipe for each stream that was asked for.
+    Pipes {
+        /// Written by the caller.
+        stdin: Option<OwnedFd>,
+        /// Read by the caller.
+        stdout: Option<OwnedFd>,
+        /// Read by the caller.
+        stderr: Option<OwnedFd>,
+    },
+    /// The master of a terminal; resized with `TIOCSWINSZ`.
+    Terminal(OwnedFd),
+}

@@ -1,0 +1,11 @@
+//! A CRI v1 container runtime that gives exec sessions variables and a cgroup of their own.
+//!
+//! Four parts, each knowing only what stands below it:
+//!
+//! - `cri` answers the protocol: it keeps the records of sandboxes and containers and turns
+//!   requests into OCI specs;
+//! - `streaming` serves exec, attach and port-forward streams to whoever holds a token;
+//! - `engine` starts and watches processes; it alone enters namespaces and cgroups;
+//! - `image` keeps images and mounts root file systems.
+
+pub mod engine;

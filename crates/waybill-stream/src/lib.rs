@@ -1,0 +1,1 @@
+//! Exec, attach and port-forward streams: codecs without IO, and thin adapters.
