@@ -39,4 +39,6 @@ mod table;
 mod token_objects;
 
 pub use self::authn::local::socket::{SocketError, fetch_credential};
-pub use self::server::{AnonymousAccess, Config, Server, ServerError, StoreConfig};
+pub use self::server::{
+    AnonymousAccess, Config, EtcdFiles, EtcdStore, Server, ServerError, StoreConfig,
+};

@@ -24,7 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Apiserver(apiserver::Args),
+    Apiserver(Box<apiserver::Args>),
     Envfile(envfile::Args),
     Login(login::Args),
 }
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Apiserver(args) => apiserver::run(args),
+        Command::Apiserver(args) => apiserver::run(*args),
         Command::Envfile(args) => envfile::run(args),
         Command::Login(args) => login::run(&args),
     };
