@@ -1,8 +1,7 @@
 //! The watch cache of one resource: reads come from here, never from the store.
 //!
-//! The feed applies every change of the store in order. Objects are kept as the bytes that clients
-//! get, so a GET copies a pointer and a LIST concatenates; labels and selectable fields stand beside
-//! them. Recent changes are kept so that a watch can start in the past; further back it must list
+//! The feed applies every change of the store in order. Objects are kept as the bytes of the store, so
+//! GET and LIST copy them into their answer; labels and selectable fields stand beside them. Recent changes are kept so that a watch can start in the past; further back it must list
 //! again. A watcher that does not keep up is cut off, since its client can always come back.
 
 mod object;
@@ -19,7 +18,7 @@ use waybill_core::id::ResourceVersion;
 
 pub(crate) use self::{
     object::{CachedObject, ObjectKey},
-    watcher::{ChangeKind, ObjectChange, Watcher, event_line},
+    watcher::{ChangeKind, ObjectChange, Told, Watcher, event_line, object_line},
 };
 
 /// Changes kept for watches that start in the past.
@@ -40,7 +39,7 @@ struct State {
     history: VecDeque<Arc<ObjectChange>>,
     /// Changes after this revision are all in `history`.
     complete_after: ResourceVersion,
-    watchers: Vec<mpsc::Sender<Arc<ObjectChange>>>,
+    watchers: Vec<mpsc::Sender<Arc<Told>>>,
 }
 
 /// What a list shows: all as of one revision.
@@ -86,7 +85,8 @@ impl Cache {
         };
         let Some(change) = ObjectChange::between(old, new, revision) else { return };
         let change = Arc::new(change);
-        state.watchers.retain(|watcher| watcher.try_send(Arc::clone(&change)).is_ok());
+        let told = Arc::new(Told::new(Arc::clone(&change)));
+        state.watchers.retain(|watcher| watcher.try_send(Arc::clone(&told)).is_ok());
         if state.history.len() >= HISTORY
             && let Some(forgotten) = state.history.pop_front()
         {

@@ -70,8 +70,7 @@ impl Selection {
 
     /// Whether `object`, which is of the right namespace, is meant.
     fn selects(&self, object: &CachedObject) -> bool {
-        (self.labels.is_empty()
-            || self.labels.matches(|key| object.labels.get(key).map(String::as_str)))
+        (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
             && (self.fields.is_empty()
                 || self.fields.matches(|field| object.field(field).map(Into::into)))
     }

@@ -37,8 +37,8 @@ pub(super) async fn run(api: Arc<Api>) {
                 carry_out(&api, &mut scheduler, &decision).await;
             }
             let heard = tokio::select! {
-                change = pod_changes.next() => change.map(|change| {
-                    follow(pods, &change, |gone| match gone {
+                change = pod_changes.next() => change.map(|told| {
+                    follow(pods, &told.change, |gone| match gone {
                         Ok(pod) => note_pod(&mut scheduler, &pod),
                         Err(pod) => scheduler.pod_deleted(&PodKey {
                             namespace: pod.key.namespace.to_string(),
@@ -46,8 +46,8 @@ pub(super) async fn run(api: Arc<Api>) {
                         }),
                     });
                 }),
-                change = node_changes.next() => change.map(|change| {
-                    follow(nodes, &change, |gone| match gone {
+                change = node_changes.next() => change.map(|told| {
+                    follow(nodes, &told.change, |gone| match gone {
                         Ok(node) => note_node(&mut scheduler, &node),
                         Err(node) => scheduler.node_deleted(&node.key.name),
                     });

@@ -60,14 +60,14 @@ pub(super) fn plain_list(
         resource.kind,
         resource.api_version()
     );
-    let size: usize = page.objects.iter().map(|object| object.json.len() + 1).sum();
+    let size: usize = page.objects.iter().map(|object| object.json_room() + 1).sum();
     let mut body = BytesMut::with_capacity(head.len() + size + 2);
     body.put_slice(head.as_bytes());
     for (position, object) in page.objects.iter().enumerate() {
         if position > 0 {
             body.put_u8(b',');
         }
-        body.put_slice(&object.json);
+        object.put_json(&mut body);
     }
     body.put_slice(b"]}");
     body.freeze()

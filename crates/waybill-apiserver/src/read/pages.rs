@@ -129,11 +129,12 @@ fn parse_token(token: &str) -> Option<(Uuid, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::to_bytes;
 
     fn objects(count: usize) -> Vec<Arc<CachedObject>> {
         let object = |number: usize| {
             let document = json!({"metadata": {"name": format!("o{number:03}")}});
-            Arc::new(CachedObject::new(document, 1.into(), |_| Vec::new()))
+            Arc::new(CachedObject::new("pods", to_bytes(&document), 1.into()).unwrap())
         };
         (0..count).map(object).collect()
     }

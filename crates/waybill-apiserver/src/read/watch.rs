@@ -14,7 +14,7 @@ use super::{
     view::{Form, View, is_stored_form},
 };
 use crate::{
-    cache::{Cache, CachedObject, ChangeKind, ObjectChange, Watcher, event_line},
+    cache::{Cache, CachedObject, ChangeKind, Told, Watcher, event_line, object_line},
     document::put,
     objects::Objects,
     query::{From, Query},
@@ -128,7 +128,7 @@ struct Lines {
 impl Lines {
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(object) = self.initial.next() {
-            return Some(self.line(ChangeKind::Added, &object, None));
+            return Some(self.line(ChangeKind::Added, &object));
         }
         // A watch lasts long after its first list; the list need not.
         self.initial = Vec::new().into_iter();
@@ -137,8 +137,8 @@ impl Lines {
         }
         loop {
             let bookmark_at = self.next_bookmark.unwrap_or(self.deadline).min(self.deadline);
-            let change = tokio::select! {
-                change = self.watcher.next() => change?,
+            let told = tokio::select! {
+                told = self.watcher.next() => told?,
                 () = sleep_until(bookmark_at) => {
                     if Instant::now() >= self.deadline {
                         return None;
@@ -147,20 +147,22 @@ impl Lines {
                     return Some(self.bookmark(self.objects.revision(), false));
                 }
             };
-            if let Some(kind) = change.as_seen(|object| self.selection.keeps(object)) {
-                return Some(self.line(kind, change.object_as(kind), Some(&change)));
+            if let Some(kind) = told.change.as_seen(|object| self.selection.keeps(object)) {
+                return Some(self.told_line(kind, &told));
             }
         }
     }
 
-    fn line(
-        &self,
-        kind: ChangeKind,
-        object: &CachedObject,
-        change: Option<&ObjectChange>,
-    ) -> Bytes {
-        match (self.view.form, change) {
-            (Form::Object, Some(change)) if is_stored_form(self.resource) => change.line(kind),
+    fn told_line(&self, kind: ChangeKind, told: &Told) -> Bytes {
+        match self.view.form {
+            Form::Object if is_stored_form(self.resource) => told.line(kind),
+            _ => self.line(kind, told.change.object_as(kind)),
+        }
+    }
+
+    fn line(&self, kind: ChangeKind, object: &CachedObject) -> Bytes {
+        match self.view.form {
+            Form::Object if is_stored_form(self.resource) => object_line(kind, object),
             _ => event_line(kind, &self.view.object(self.resource, object, (self.clock)())),
         }
     }

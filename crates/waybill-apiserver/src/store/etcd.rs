@@ -186,7 +186,7 @@ impl Etcd {
     fn stored(&self, kv: KeyValue) -> Result<Stored, StoreError> {
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&*self.prefix));
         let key = key.ok_or(StoreError::Answer { call: "range" })?.to_owned();
-        Ok(Stored { key, value: kv.value, revision: revision_of(kv.mod_revision) })
+        Ok(Stored { key, value: own(&kv.value), revision: revision_of(kv.mod_revision) })
     }
 }
 
@@ -258,6 +258,12 @@ fn transaction(key: Bytes, write: Write) -> TxnRequest {
 }
 
 /// etcd counts from 1 and never below.
+/// A copy of its own. What etcd sends is a part of a whole answer, which would stay in memory for as
+/// long as one object of it lives.
+fn own(value: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(value)
+}
+
 fn revision_of(revision: i64) -> ResourceVersion {
     u64::try_from(revision).unwrap_or(0).into()
 }
