@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod client;
+mod scheduling;
 mod updates;
 mod verbs;
 mod watches;
