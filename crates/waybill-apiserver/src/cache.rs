@@ -132,7 +132,34 @@ impl Cache {
         Listing { objects, revision: state.revision }
     }
 
-    /// The changes after `after`, then those that are yet to come.
+    /// As [`Self::list`] without a limit, but as everything was at `revision`, which has been reached.
+    pub(crate) fn list_at(
+        &self,
+        revision: ResourceVersion,
+        namespace: &str,
+        keep: impl Fn(&CachedObject) -> bool,
+    ) -> Result<Listing, TooOld> {
+        let state = self.read();
+        if revision < state.complete_after {
+            return Err(TooOld { oldest: state.complete_after });
+        }
+        let mut objects: BTreeMap<&ObjectKey, &Arc<CachedObject>> = state.objects.iter().collect();
+        for change in state.history.iter().rev().take_while(|change| change.revision > revision) {
+            match &change.previous {
+                Some(previous) => objects.insert(&previous.key, previous),
+                None => objects.remove(&change.object.key),
+            };
+        }
+        let objects = objects
+            .into_values()
+            .filter(|object| namespace.is_empty() || &*object.key.namespace == namespace)
+            .filter(|object| keep(object))
+            .cloned()
+            .collect();
+        Ok(Listing { objects, revision })
+    }
+
+    /// The changes after `after`, then those that are yet to come. `after` may be yet to come too.
     pub(crate) fn watch(&self, after: ResourceVersion) -> Result<Watcher, TooOld> {
         let mut state = self.write();
         if after < state.complete_after {
@@ -142,7 +169,7 @@ impl Cache {
             state.history.iter().filter(|change| change.revision > after).cloned().collect();
         let (sender, receiver) = mpsc::channel(PENDING);
         state.watchers.push(sender);
-        Ok(Watcher::new(past, receiver))
+        Ok(Watcher::new(after, past, receiver))
     }
 
     /// The objects for which `keep` holds, as they are now, and all changes from now on, without a gap
@@ -156,7 +183,8 @@ impl Cache {
         let listing = Listing { objects, revision: state.revision };
         let (sender, receiver) = mpsc::channel(PENDING);
         state.watchers.push(sender);
-        (listing, Watcher::new(VecDeque::new(), receiver))
+        let watcher = Watcher::new(listing.revision, VecDeque::new(), receiver);
+        (listing, watcher)
     }
 
     /// Everything up to this revision has been applied.

@@ -41,7 +41,8 @@ mod token_objects;
 pub mod fuzzing {
     use crate::{
         patch::{PatchType, apply_bytes},
-        query::{From, Query},
+        query::Query,
+        read::From,
         selector::{field::FieldSelector, label::LabelSelector},
     };
 
@@ -64,7 +65,8 @@ pub mod fuzzing {
 
     /// The query of a list or watch.
     pub fn query(text: &str) {
-        let _ = From::parse(&Query::parse(text));
+        let query = Query::parse(text);
+        let _ = (From::parse_get(&query), From::parse_list(&query), From::parse_watch(&query));
     }
 }
 

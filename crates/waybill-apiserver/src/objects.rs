@@ -33,6 +33,9 @@ const ROOT: &str = "/registry/";
 /// How long a commit waits for its own change to come back from the store.
 const OWN_CHANGE: Duration = Duration::from_secs(10);
 
+/// How long a read waits for a revision that is still to come; upstream's limit.
+const FRESH: Duration = Duration::from_secs(3);
+
 /// How many changes are applied before those who wait for them are told.
 const TOGETHER: usize = 64;
 
@@ -141,6 +144,17 @@ impl Objects {
     /// Everything up to this revision is in the caches.
     pub(crate) fn revision(&self) -> ResourceVersion {
         *self.applied.borrow()
+    }
+
+    /// Waits until everything up to `revision` is in the caches. If that takes too long, says how far
+    /// they are.
+    pub(crate) async fn reach(&self, revision: ResourceVersion) -> Result<(), ResourceVersion> {
+        if self.revision() >= revision {
+            return Ok(());
+        }
+        let mut applied = self.applied.subscribe();
+        let reached = timeout(FRESH, applied.wait_for(|applied| *applied >= revision)).await;
+        if matches!(reached, Ok(Ok(_))) { Ok(()) } else { Err(self.revision()) }
     }
 
     /// Feeds the caches until `stop`.

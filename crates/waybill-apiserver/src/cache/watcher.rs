@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use waybill_core::id::ResourceVersion;
 
@@ -126,20 +127,40 @@ fn line(kind: ChangeKind, room: usize, put_object: impl FnOnce(&mut BytesMut)) -
 
 /// First what has happened already, then what happens.
 pub(crate) struct Watcher {
+    after: ResourceVersion,
     past: VecDeque<Arc<ObjectChange>>,
     live: mpsc::Receiver<Arc<Told>>,
 }
 
 impl Watcher {
-    pub(super) fn new(past: VecDeque<Arc<ObjectChange>>, live: mpsc::Receiver<Arc<Told>>) -> Self {
-        Self { past, live }
+    pub(super) fn new(
+        after: ResourceVersion,
+        past: VecDeque<Arc<ObjectChange>>,
+        live: mpsc::Receiver<Arc<Told>>,
+    ) -> Self {
+        Self { after, past, live }
     }
 
     /// The next change; `None` when this watcher was cut off.
     pub(crate) async fn next(&mut self) -> Option<Arc<Told>> {
-        match self.past.pop_front() {
-            Some(change) => Some(Arc::new(Told::new(change))),
-            None => self.live.recv().await,
+        loop {
+            let told = match self.past.pop_front() {
+                Some(change) => Arc::new(Told::new(change)),
+                None => self.live.recv().await?,
+            };
+            if told.change.revision > self.after {
+                return Some(told);
+            }
         }
+    }
+
+    /// The next change if it is there already.
+    pub(crate) fn ready(&mut self) -> Option<Arc<Told>> {
+        self.next().now_or_never().flatten()
+    }
+
+    /// Changes up to here are not shown.
+    pub(crate) fn after(&self) -> ResourceVersion {
+        self.after
     }
 }

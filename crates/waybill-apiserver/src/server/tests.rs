@@ -5,6 +5,7 @@ mod client;
 mod scheduling;
 mod updates;
 mod verbs;
+mod versions;
 mod watches;
 
 use std::{fs, path::Path, sync::Arc};

@@ -24,6 +24,7 @@ pub(super) const JSON: &str = "application/json";
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) code: u16,
+    pub(super) retry_after: Option<String>,
     pub(super) body: Bytes,
 }
 
@@ -67,8 +68,10 @@ impl TestServer {
     ) -> Reply {
         let response = self.open(user, method, path, content_type, body.into()).await;
         let code = response.status().as_u16();
+        let retry_after = response.headers().get(header::RETRY_AFTER);
+        let retry_after = retry_after.map(|value| value.to_str().unwrap().to_owned());
         let body = timeout(PATIENCE, response.into_body().collect()).await.unwrap().unwrap();
-        Reply { code, body: body.to_bytes() }
+        Reply { code, retry_after, body: body.to_bytes() }
     }
 
     /// Starts a watch, which must be granted.
