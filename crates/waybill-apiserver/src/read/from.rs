@@ -33,7 +33,7 @@ impl From {
     pub(crate) fn parse_list(query: &Query) -> Result<Self, Status> {
         let (version, matching) =
             (query.text("resourceVersion"), query.text("resourceVersionMatch"));
-        refuse(list_faults(query))?;
+        refuse(&list_faults(query))?;
         if !query.text("continue").is_empty() && !matches!(version, "" | "0") {
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
@@ -51,7 +51,7 @@ impl From {
 
     /// Of a `watch`.
     pub(crate) fn parse_watch(query: &Query) -> Result<Self, Status> {
-        refuse(watch_faults(query))?;
+        refuse(&watch_faults(query))?;
         Self::not_older_than(query.text("resourceVersion"))
     }
 
@@ -121,9 +121,9 @@ fn bad_match(why: &str) -> FieldError {
     FieldError::forbidden(match_path(), format!("resourceVersionMatch {why}"))
 }
 
-fn refuse(errors: ErrorList) -> Result<(), Status> {
+fn refuse(errors: &[FieldError]) -> Result<(), Status> {
     let subject = Subject { group: "meta.k8s.io", kind: "ListOptions", name: "" };
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(subject, &errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(subject, errors)) }
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl Etcd {
     async fn read(&self, key: &str) -> Result<Option<Stored>, StoreError> {
         let request = RangeRequest { key: self.key(key), ..RangeRequest::default() };
         let answer = self.client.range(request).await.map_err(|error| error.into_store("range"))?;
-        answer.kvs.into_iter().next().map(|kv| self.stored(kv)).transpose()
+        answer.kvs.first().map(|kv| self.stored(kv)).transpose()
     }
 
     /// Lists page by page, all as of the first page's revision, and from the start if etcd compacts
@@ -141,7 +141,7 @@ impl Etcd {
                 request.revision = page.header.unwrap_or_default().revision;
             }
             let last = page.kvs.last().map(|kv| kv.key.clone());
-            for kv in page.kvs {
+            for kv in &page.kvs {
                 objects.push(self.stored(kv).map_err(CallError::Store)?);
             }
             match last {
@@ -161,7 +161,7 @@ impl Etcd {
         }
         let there = responses.into_iter().next().and_then(|answer| answer.response_range);
         let there = there.ok_or(StoreError::Answer { call: "txn" })?.kvs.into_iter().next();
-        Err(WriteError::Conflict(there.map(|kv| self.stored(kv)).transpose()?))
+        Err(WriteError::Conflict(there.map(|kv| self.stored(&kv)).transpose()?))
     }
 
     /// etcd keeps what is needed to watch after the revision that it compacts.
@@ -183,7 +183,7 @@ impl Etcd {
         format!("{}{key}", self.prefix).into()
     }
 
-    fn stored(&self, kv: KeyValue) -> Result<Stored, StoreError> {
+    fn stored(&self, kv: &KeyValue) -> Result<Stored, StoreError> {
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&*self.prefix));
         let key = key.ok_or(StoreError::Answer { call: "range" })?.to_owned();
         Ok(Stored { key, value: own(&kv.value), revision: revision_of(kv.mod_revision) })
