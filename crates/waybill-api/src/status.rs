@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
+use waybill_core::id::ResourceVersion;
 
 use crate::field::FieldError;
 
@@ -236,6 +237,20 @@ impl Status {
     pub fn timeout(message: impl Into<String>) -> Self {
         let details = StatusDetails { retry_after_seconds: 1, ..StatusDetails::default() };
         Self::failure(504, "Timeout", format!("Timeout: {}", message.into()), Some(details))
+    }
+
+    /// 504: the client has seen a state of the store that did not get here in time.
+    pub fn too_large_version(wanted: ResourceVersion, current: ResourceVersion) -> Self {
+        let message = format!("Too large resource version: {wanted}, current: {current}");
+        let mut status = Self::timeout(message);
+        if let Some(details) = &mut status.0.details {
+            details.causes.push(StatusCause {
+                reason: "ResourceVersionTooLarge".to_owned(),
+                message: "Too large resource version".to_owned(),
+                field: String::new(),
+            });
+        }
+        status
     }
 
     /// The HTTP status code.

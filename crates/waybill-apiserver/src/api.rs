@@ -25,7 +25,7 @@ use crate::{
     metrics::Metrics,
     proxy::{NodeProxy, ProxyAnswer, long_target, splice::StreamEnd},
     query::Query,
-    read::{Reader, View, WatchOptions, watch_lines},
+    read::{self, Reader, View, WatchOptions, watch_lines},
     request::{Action, Target, User},
     rest::{Clock, Rest},
     route::{ResourceRoute, Route},
@@ -269,20 +269,22 @@ impl Api {
         match verb {
             "get" => {
                 let view = view(&context)?;
+                self.reader.wait_for(read::From::parse_get(context.query)?).await?;
                 let object = self.reader.get(route)?;
                 Ok(Answer::json(http::StatusCode::OK, view.object(route.resource, &object, now)))
             }
             "list" => {
                 let view = view(&context)?;
-                let body = self.reader.list(route, context.query, &view, now)?;
+                let reader = &self.reader;
+                let body = reader.list(context.user, route, context.query, &view, now).await?;
                 Ok(Answer::json(http::StatusCode::OK, body))
             }
             "watch" => {
                 let options = WatchOptions::parse(route, context.query)?;
                 let clock = Arc::clone(&self.clock);
-                let lines =
-                    watch_lines(&self.reader, route.resource, options, view(&context)?, clock)?;
-                Ok(Answer::stream(lines))
+                let view = view(&context)?;
+                let lines = watch_lines(&self.reader, route.resource, options, view, clock);
+                Ok(Answer::stream(lines.await?))
             }
             // Boxed, as are the others that do much: reads would carry the room for them around.
             _ => Box::pin(self.write(route, verb, context, request)).await,

@@ -19,7 +19,8 @@ use crate::{
     },
     patch::{PatchType, apply_bytes},
     protobuf,
-    query::{From, Query},
+    query::Query,
+    read::From,
     schema::{FieldValidation, KindSchema, lookup},
     selector::{field::FieldSelector, label::LabelSelector},
 };
@@ -43,7 +44,8 @@ pub fn selectors(text: &str) {
 
 /// The query of a list or watch.
 pub fn query(text: &str) {
-    let _ = From::parse(&Query::parse(text));
+    let query = Query::parse(text);
+    let _ = (From::parse_get(&query), From::parse_list(&query), From::parse_watch(&query));
 }
 
 /// A body in protobuf; an object that its schema takes must be one that it takes again.

@@ -4,8 +4,10 @@ mod bad_input;
 mod bodies;
 mod client;
 mod options;
+mod scheduling;
 mod updates;
 mod verbs;
+mod versions;
 mod watches;
 
 use std::{fs, path::Path, sync::Arc};

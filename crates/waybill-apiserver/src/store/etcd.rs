@@ -122,7 +122,7 @@ impl Etcd {
     async fn read(&self, key: &str) -> Result<Option<Stored>, StoreError> {
         let request = RangeRequest { key: self.key(key), ..RangeRequest::default() };
         let answer = self.client.range(request).await.map_err(|error| error.into_store("range"))?;
-        answer.kvs.into_iter().next().map(|kv| self.stored(kv)).transpose()
+        answer.kvs.first().map(|kv| self.stored(kv)).transpose()
     }
 
     /// Lists page by page, all as of the first page's revision, and from the start if etcd compacts
@@ -153,7 +153,7 @@ impl Etcd {
                 request.revision = page.header.unwrap_or_default().revision;
             }
             let last = page.kvs.last().map(|kv| kv.key.clone());
-            for kv in page.kvs {
+            for kv in &page.kvs {
                 objects.push(self.stored(kv).map_err(CallError::Store)?);
             }
             match last {
@@ -173,7 +173,7 @@ impl Etcd {
         }
         let there = responses.into_iter().next().and_then(|answer| answer.response_range);
         let there = there.ok_or(StoreError::Answer { call: "txn" })?.kvs.into_iter().next();
-        Err(WriteError::Conflict(there.map(|kv| self.stored(kv)).transpose()?))
+        Err(WriteError::Conflict(there.map(|kv| self.stored(&kv)).transpose()?))
     }
 
     /// etcd keeps what is needed to watch after the revision that it compacts.
@@ -195,10 +195,10 @@ impl Etcd {
         format!("{}{key}", self.prefix).into()
     }
 
-    fn stored(&self, kv: KeyValue) -> Result<Stored, StoreError> {
+    fn stored(&self, kv: &KeyValue) -> Result<Stored, StoreError> {
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&*self.prefix));
         let key = key.ok_or(StoreError::Answer { call: "range" })?.to_owned();
-        Ok(Stored { key, value: kv.value, revision: revision_of(kv.mod_revision) })
+        Ok(Stored { key, value: own(&kv.value), revision: revision_of(kv.mod_revision) })
     }
 }
 
@@ -270,6 +270,12 @@ fn transaction(key: Bytes, write: Write) -> TxnRequest {
 }
 
 /// etcd counts from 1 and never below.
+/// A copy of its own. What etcd sends is a part of a whole answer, which would stay in memory for as
+/// long as one object of it lives.
+fn own(value: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(value)
+}
+
 fn revision_of(revision: i64) -> ResourceVersion {
     u64::try_from(revision).unwrap_or(0).into()
 }

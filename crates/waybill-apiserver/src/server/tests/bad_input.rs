@@ -107,8 +107,6 @@ async fn bad_queries_are_refused() {
         "continue=nonsense",
         "resourceVersion=x",
         "resourceVersion=-1",
-        "resourceVersionMatch=Exact",
-        "resourceVersion=1&resourceVersionMatch=Maybe",
         "watch=1&timeoutSeconds=x",
         "watch=1&resourceVersion=x",
     ] {

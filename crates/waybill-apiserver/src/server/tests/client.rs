@@ -25,6 +25,7 @@ pub(super) const JSON: &str = "application/json";
 pub(super) struct Reply {
     pub(super) code: u16,
     pub(super) warnings: Vec<String>,
+    pub(super) retry_after: Option<String>,
     pub(super) body: Bytes,
 }
 
@@ -70,8 +71,10 @@ impl TestServer {
         let code = response.status().as_u16();
         let warnings = response.headers().get_all(header::WARNING).iter();
         let warnings = warnings.map(|value| value.to_str().unwrap().to_owned()).collect();
+        let retry_after = response.headers().get(header::RETRY_AFTER);
+        let retry_after = retry_after.map(|value| value.to_str().unwrap().to_owned());
         let body = timeout(PATIENCE, response.into_body().collect()).await.unwrap().unwrap();
-        Reply { code, warnings, body: body.to_bytes() }
+        Reply { code, warnings, retry_after, body: body.to_bytes() }
     }
 
     /// Starts a watch, which must be granted.
