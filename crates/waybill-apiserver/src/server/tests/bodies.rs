@@ -32,6 +32,23 @@ async fn objects_are_written_in_yaml_too() {
     assert_eq!(gone.code, 200, "{gone:?}");
 }
 
+/// The depth that is allowed fits into the stack of a worker, whatever walks it.
+#[tokio::test(flavor = "multi_thread")]
+async fn deep_yaml_is_read_or_refused_and_the_server_goes_on() {
+    let server = TestServer::start().await;
+    let deep = |depth: usize| format!("{}x{}", "{a: ".repeat(depth), "}".repeat(depth));
+    for (depth, code) in [(40, 201), (60, 400), (200_000, 400)] {
+        let any = deep(depth);
+        let body = format!(
+            "metadata: {{name: d{depth}, managedFields: [{{manager: m, fieldsV1: {any}}}]}}\n\
+             unknown: {any}\n"
+        );
+        let reply = server.send_as("admin", "POST", MAPS, YAML, body).await;
+        assert_eq!(reply.code, code, "{depth}: {:?}", reply.json()["message"]);
+    }
+    assert_eq!(server.send("admin", "GET", "/readyz", "").await.code, 200);
+}
+
 #[tokio::test]
 async fn unknown_and_duplicate_fields_are_warned_of_refused_or_ignored() {
     let server = TestServer::start().await;
