@@ -24,6 +24,36 @@ const NO_DERIVED_DEBUG: &[&str] = &[
     ".waybill.runtime.v1.ImportRequest",
 ];
 
+/// What the runtime remembers about sandboxes and containers, as JSON. The variables of a container
+/// are left out there: records hold no value.
+const SERIALIZED: &[&str] = &[
+    "CDIDevice",
+    "Capability",
+    "ContainerConfig",
+    "ContainerMetadata",
+    "DNSConfig",
+    "Device",
+    "HugepageLimit",
+    "IDMapping",
+    "ImageSpec",
+    "Int64Value",
+    "LinuxContainerConfig",
+    "LinuxContainerResources",
+    "LinuxContainerSecurityContext",
+    "LinuxPodSandboxConfig",
+    "LinuxSandboxSecurityContext",
+    "Mount",
+    "NamespaceOption",
+    "PodSandboxConfig",
+    "PodSandboxMetadata",
+    "PortMapping",
+    "SELinuxOption",
+    "SecurityProfile",
+    "UserNamespace",
+    "WindowsContainerConfig",
+    "WindowsPodSandboxConfig",
+];
+
 const HEADER: &str =
     "//! Written by `cargo xtask gen` from the files in `proto/`; do not edit.\n\n";
 
@@ -55,7 +85,12 @@ struct Generated {
 fn generated(repository: &Repository) -> Result<Vec<Generated>> {
     let descriptors = protox::compile(ROOTS, [repository.path(SOURCES)])?;
     let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
-    tonic_prost_build::configure()
+    let serialized = SERIALIZED.iter().fold(tonic_prost_build::configure(), |builder, name| {
+        let attribute = "#[derive(serde::Serialize, serde::Deserialize)]\n#[serde(default)]";
+        builder.message_attribute(format!(".runtime.v1.{name}"), attribute)
+    });
+    serialized
+        .field_attribute(".runtime.v1.ContainerConfig.envs", "#[serde(skip)]")
         .build_transport(false)
         .btree_map(".")
         .skip_debug(NO_DERIVED_DEBUG)

@@ -8,4 +8,5 @@
 //! - `engine` starts and watches processes; it alone enters namespaces and cgroups;
 //! - `image` keeps images and mounts root file systems.
 
+pub mod cri;
 pub mod engine;

@@ -41,6 +41,9 @@ pub struct ListSessionsRequest {
     /// Only those of this container; empty means all.
     #[prost(string, tag = "1")]
     pub container_id: ::prost::alloc::string::String,
+    /// Only those that have not ended.
+    #[prost(bool, tag = "2")]
+    pub running: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListSessionsResponse {
@@ -70,9 +73,6 @@ pub struct Session {
     /// KUBERNETES_EXEC_AUDIT_ID, where the session has one.
     #[prost(string, tag = "8")]
     pub audit_id: ::prost::alloc::string::String,
-    /// The command's first word; arguments may hold what is not ours to show.
-    #[prost(string, tag = "9")]
-    pub program: ::prost::alloc::string::String,
 }
 /// Generated client implementations.
 pub mod images_client {
