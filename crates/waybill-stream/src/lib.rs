@@ -1,1 +1,3 @@
 //! Exec, attach and port-forward streams: codecs without IO, and thin adapters.
+
+pub mod long_target;
