@@ -32,6 +32,8 @@ pub struct Close {
 impl Close {
     /// Everything was said.
     pub const NORMAL: u16 = 1000;
+    /// We stop, or the session was silent for too long.
+    pub const GOING_AWAY: u16 = 1001;
     /// The peer broke the rules of WebSocket.
     pub const PROTOCOL: u16 = 1002;
     /// A message does not hold what it should.

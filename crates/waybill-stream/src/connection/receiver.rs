@@ -19,6 +19,9 @@ pub trait EventReader {
 
     /// Takes the next event from `input`; `None` if more must arrive.
     fn next(&mut self, input: &mut BytesMut) -> Result<Option<Self::Event>, ProtocolError>;
+
+    /// Whether nothing follows after `event`.
+    fn is_close(event: &Self::Event) -> bool;
 }
 
 /// The receiving half of a session.
@@ -67,6 +70,15 @@ impl<R: AsyncRead + Unpin, E: EventReader> Receiver<R, E> {
             self.traffic.add(count);
         }
     }
+
+    /// Drops everything up to the peer's last word, or the end of the connection.
+    pub async fn drop_rest(&mut self) {
+        while let Ok(event) = self.next().await {
+            if E::is_close(&event) {
+                return;
+            }
+        }
+    }
 }
 
 impl EventReader for ChannelReader {
@@ -74,6 +86,10 @@ impl EventReader for ChannelReader {
 
     fn next(&mut self, input: &mut BytesMut) -> Result<Option<ChannelEvent>, ProtocolError> {
         self.next(input)
+    }
+
+    fn is_close(event: &ChannelEvent) -> bool {
+        matches!(event, ChannelEvent::Close(_))
     }
 }
 
@@ -83,6 +99,10 @@ impl EventReader for CommandReader {
     fn next(&mut self, input: &mut BytesMut) -> Result<Option<CommandEvent>, ProtocolError> {
         self.next(input)
     }
+
+    fn is_close(event: &CommandEvent) -> bool {
+        matches!(event, CommandEvent::Close(_))
+    }
 }
 
 impl EventReader for ForwardReader {
@@ -90,5 +110,9 @@ impl EventReader for ForwardReader {
 
     fn next(&mut self, input: &mut BytesMut) -> Result<Option<ForwardEvent>, ProtocolError> {
         self.next(input)
+    }
+
+    fn is_close(event: &ForwardEvent) -> bool {
+        matches!(event, ForwardEvent::Close(_))
     }
 }
