@@ -10,3 +10,4 @@
 
 pub mod cri;
 pub mod engine;
+pub mod streaming;
