@@ -10,4 +10,5 @@
 
 pub mod cri;
 pub mod engine;
+pub mod image;
 pub mod streaming;
