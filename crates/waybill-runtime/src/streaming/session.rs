@@ -1,0 +1,146 @@
+//! What sessions of all kinds have in common: the connection under them, and the way they end.
+
+use bytes::Bytes;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+use waybill_stream::{
+    connection::{EventReader, ReceiveError, Receiver, SendError, Sender, Traffic},
+    protocol::Protocol,
+    websocket::{Close, Role},
+};
+
+use super::Limits;
+
+/// A connection that was upgraded, and what the client sent before it knew.
+pub(super) struct Socket {
+    stream: TcpStream,
+    read: Bytes,
+}
+
+impl Socket {
+    /// Waits for the switch; `None` if the client was gone before.
+    pub(super) async fn upgraded(upgrade: OnUpgrade) -> Option<Self> {
+        let parts = upgrade.await.ok()?.downcast::<TokioIo<TcpStream>>().ok()?;
+        Some(Self { stream: parts.io.into_inner(), read: parts.read_buf })
+    }
+}
+
+/// The half of a session that is sent.
+pub(super) type Client = Sender<OwnedWriteHalf>;
+
+/// The half that is received.
+pub(super) type Words<E> = Receiver<OwnedReadHalf, E>;
+
+/// One session: its two halves, and the rules for it.
+pub(super) struct Session<E> {
+    pub(super) client: Client,
+    pub(super) words: Words<E>,
+    pub(super) limits: Limits,
+    pub(super) traffic: Traffic,
+}
+
+/// How a session ended.
+pub(super) enum End {
+    /// We said everything but this last message.
+    Done(Option<(u8, Vec<u8>)>),
+    /// The client said that it has heard enough.
+    Left(Option<Close>),
+    /// We say that it ends, and why.
+    Closed(Close),
+    /// Nobody is there to be told.
+    Vanished,
+}
+
+impl<E: EventReader> Session<E> {
+    pub(super) fn new(socket: Socket, protocol: Protocol, events: E, limits: Limits) -> Self {
+        let traffic = Traffic::default();
+        let (read, write) = socket.stream.into_split();
+        Self {
+            client: Sender::new(write, protocol, Role::Server, traffic.clone()),
+            words: Receiver::new(read, events, &socket.read, traffic.clone()),
+            limits,
+            traffic,
+        }
+    }
+
+    /// Tells the client how it ended, if it is there to be told, and closes the connection.
+    pub(super) async fn end(mut self, end: End) {
+        let limit = match end {
+            // A client that is slow to read its output gets the outcome all the same.
+            End::Done(_) => self.limits.idle,
+            _ => self.limits.farewell,
+        };
+        let _ = timeout(limit, self.farewell(end)).await;
+    }
+
+    /// Tells the client how it ended and waits for its last word. What it still sends is read: a
+    /// connection that is closed with unread bytes is reset, and the client might not see the end.
+    async fn farewell(&mut self, end: End) {
+        let say = async {
+            match end {
+                End::Done(message) => {
+                    if let Some((channel, message)) = message {
+                        self.client.send_copy(channel, &message).await?;
+                    }
+                    self.client.close(&Close::normal()).await
+                }
+                End::Closed(close) => self.client.close(&close).await,
+                End::Left(close) => self.client.close(&close.unwrap_or_else(Close::normal)).await,
+                End::Vanished => Err(SendError::Closed),
+            }
+        };
+        let mut hear = std::pin::pin!(self.words.drop_rest());
+        let said = tokio::select! {
+            biased;
+            said = say => said,
+            () = &mut hear => return,
+        };
+        if said.is_ok() {
+            let _ = timeout(self.limits.farewell, hear).await;
+            let _ = self.client.shutdown().await;
+        }
+    }
+}
+
+/// Answers pings until something from outside ends the session: silence, a broken connection, `stop`.
+pub(super) async fn interruption(
+    client: &Client,
+    traffic: &Traffic,
+    limits: Limits,
+    stop: &CancellationToken,
+) -> End {
+    tokio::select! {
+        error = client.send_pongs() => error.into(),
+        () = traffic.idle(limits.idle) => End::going_away("the session was silent for too long"),
+        () = stop.cancelled() => End::going_away("the runtime stops"),
+    }
+}
+
+impl End {
+    fn going_away(reason: &str) -> Self {
+        Self::Closed(Close { code: Close::GOING_AWAY, reason: reason.to_owned() })
+    }
+}
+
+impl From<ReceiveError> for End {
+    fn from(error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::Protocol(error) => Self::Closed(error.to_close()),
+            _ => Self::Vanished,
+        }
+    }
+}
+
+impl From<SendError> for End {
+    fn from(_: SendError) -> Self {
+        Self::Vanished
+    }
+}

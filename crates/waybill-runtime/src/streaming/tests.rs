@@ -1,0 +1,1 @@
+//! The server over TCP, with an independent WebSocket client and processes of this machine.
