@@ -16,6 +16,7 @@ mod limits;
 mod manifest;
 mod mount;
 mod name;
+mod pull;
 mod store;
 mod tar_reader;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use self::{
     error::{ImageError, Result},
     limits::Limits,
     name::{ImageName, ImageNameError},
+    pull::{Auth, Progress},
     usage::Usage,
 };
 
@@ -99,6 +101,23 @@ impl Images {
         drop(staged);
         self.0.collect()?;
         Ok(ids.iter().filter_map(|id| self.by_id(*id)).collect())
+    }
+
+    /// Fetches an image from its registry, and what is new of it only. Registries on this machine
+    /// are asked in plain HTTP, all others by HTTPS.
+    pub async fn pull(&self, name: &str, auth: Option<&Auth>) -> Result<Image> {
+        self.pull_watched(name, auth, |_| ()).await
+    }
+
+    /// The same, and tells `watch` how far it is, again and again.
+    pub async fn pull_watched(
+        &self,
+        name: &str,
+        auth: Option<&Auth>,
+        watch: impl Fn(Progress) + Sync,
+    ) -> Result<Image> {
+        let id = pull::pull(&self.0, &parse_name(name)?, auth, &watch).await?;
+        self.by_id(id).ok_or_else(|| ImageError::NotFound(name.into()))
     }
 
     /// Writes an archive of the named images, which docker, containerd and podman can load as well.
@@ -201,7 +220,11 @@ impl Images {
         let _lease = self.0.lease(found.leased());
         staged.store_blobs(found, &self.0)?;
         self.0.unpack_layers(&found.layers)?;
-        self.0.add_image(found.id, found.record(names), found.configuration.clone())?;
+        self.0.add_image(
+            found.id,
+            found.record(names, found.manifest),
+            found.configuration.clone(),
+        )?;
         Ok(found.id)
     }
 

@@ -47,11 +47,14 @@ struct Unpacked {
     why: &'static str,
 }
 
-const UNPACKED: &[Unpacked] = &[Unpacked {
-    command: "etcd",
-    package: "etcd-server",
-    why: "the store is tested on real etcd",
-}];
+const UNPACKED: &[Unpacked] = &[
+    Unpacked { command: "etcd", package: "etcd-server", why: "the store is tested on real etcd" },
+    Unpacked {
+        command: "docker-registry",
+        package: "docker-registry",
+        why: "images are pulled from a real registry",
+    },
+];
 
 /// Unpacks what tests would otherwise skip, into `~/.cache/waybill/<command>`.
 pub(super) fn unpack(tiers: &[Tier]) {

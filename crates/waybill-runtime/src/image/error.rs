@@ -67,7 +67,7 @@ pub enum ImageError {
     #[error("another runtime uses {0}; stop it, or give this one a state directory of its own")]
     Locked(String),
     /// The file system or the kernel refused.
-    #[error("{doing}: {source}")]
+    #[error("{doing}")]
     Io {
         /// What was being done, and to what.
         doing: String,

@@ -1,6 +1,6 @@
 //! Images into archives.
 
-use std::{collections::BTreeMap, io::Write};
+use std::{collections::BTreeMap, io::Write, sync::Arc};
 
 use super::{
     catalog::Meaning,
@@ -15,7 +15,7 @@ use super::{
 /// Writes the images that `wanted` names into one archive.
 ///
 /// An image that is asked for by a name goes under that name alone, else under all of its names.
-pub(super) fn export(store: &Store, wanted: &[String], to: impl Write) -> Result<()> {
+pub(super) fn export(store: &Arc<Store>, wanted: &[String], to: impl Write) -> Result<()> {
     let mut images: Vec<Written> = Vec::new();
     let mut blobs: BTreeMap<Digest, u64> = BTreeMap::new();
     for text in wanted {

@@ -59,11 +59,12 @@ impl Found {
         self.blobs.keys().copied().chain(self.layers.iter().map(|layer| layer.chain))
     }
 
-    pub(super) fn record(&self, names: &[ImageName]) -> Record {
+    /// Called `names`, of which each leads to something with the digest `target`.
+    pub(super) fn record(&self, names: &[ImageName], target: Digest) -> Record {
         Record {
             manifest: self.manifest,
             names: names.iter().filter_map(ImageName::tagged).collect(),
-            digests: names.iter().map(|name| name.with_digest(self.manifest)).collect(),
+            digests: names.iter().map(|name| name.with_digest(target)).collect(),
             pinned: false,
             layers: self.layers.clone(),
             blobs: self.blobs.clone(),

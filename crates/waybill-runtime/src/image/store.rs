@@ -30,7 +30,7 @@ use std::{
 use oci_spec::image::ImageConfiguration;
 use rustix::fs::FlockOperation;
 
-pub(super) use self::locks::Locks;
+use self::locks::{BlobLocks, LayerLocks};
 use super::{
     catalog::{Catalog, Meaning, Record},
     digest::Digest,
@@ -49,8 +49,10 @@ pub(super) struct Store {
     writer: Mutex<()>,
     /// Held for moments only.
     state: Mutex<State>,
-    /// One at a time unpacks a layer, or fetches a blob.
-    pub(super) locks: Locks,
+    /// One at a time fetches a blob.
+    pub(super) blob_locks: BlobLocks,
+    /// One at a time unpacks a layer.
+    layer_locks: LayerLocks,
     temporary: AtomicU64,
     _lock: File,
 }
@@ -77,7 +79,8 @@ impl Store {
         remove_tree(&temporary)?;
         make_private(&temporary)?;
         let store = Self {
-            locks: Locks::default(),
+            blob_locks: BlobLocks::default(),
+            layer_locks: LayerLocks::default(),
             boot: boot_id()?,
             writer: Mutex::new(()),
             state: Mutex::new(State {
@@ -121,13 +124,13 @@ impl Store {
     }
 
     /// Keeps `digests` from being collected until the lease is dropped.
-    pub(super) fn lease(&self, digests: impl IntoIterator<Item = Digest>) -> Lease<'_> {
+    pub(super) fn lease(self: &Arc<Self>, digests: impl IntoIterator<Item = Digest>) -> Lease {
         let mut state = self.state();
         let digests: Vec<_> = digests.into_iter().collect();
         for digest in &digests {
             *state.leases.entry(*digest).or_default() += 1;
         }
-        Lease { store: self, digests }
+        Lease { store: Arc::clone(self), digests }
     }
 
     /// Puts a finished temporary file at its place. Its content has been checked, and a lease held.
@@ -365,12 +368,12 @@ impl State {
 }
 
 /// Keeps blobs and layers from being collected.
-pub(super) struct Lease<'a> {
-    store: &'a Store,
+pub(super) struct Lease {
+    store: Arc<Store>,
     digests: Vec<Digest>,
 }
 
-impl Drop for Lease<'_> {
+impl Drop for Lease {
     fn drop(&mut self) {
         let mut state = self.store.state();
         for digest in &self.digests {

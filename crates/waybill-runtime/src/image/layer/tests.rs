@@ -5,6 +5,8 @@ use std::{
     os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
 };
 
+use waybill_core::chain::Chain;
+
 use super::*;
 use crate::image::testing::{Tarball, gzip, is_root};
 
@@ -207,7 +209,7 @@ fn hostile_archives_are_refused_and_reach_nothing_outside() {
     let aim = aim.path().to_str().unwrap();
     let check = |archive: Tarball, expected: &str| {
         let place = Place::new();
-        let error = place.extract(archive).unwrap_err().to_string();
+        let error = Chain(&place.extract(archive).unwrap_err()).to_string();
         assert!(error.contains(expected), "{error}");
         place.assert_nothing_outside();
         assert_eq!(fs::read_dir(aim).unwrap().count(), 0);
@@ -268,7 +270,8 @@ fn directories_that_are_only_implied_look_as_they_do_below() {
     base.extract(archive).unwrap();
     let extracted = middle.extract(Tarball::new().file("tmp/a", b"")).unwrap();
     assert_eq!(extracted.implied, [PathBuf::new(), PathBuf::from("tmp")]);
-    adopt_directories(&middle.layer, &extracted.implied, &[base.layer.clone()]).unwrap();
+    adopt_directories(&middle.layer, &extracted.implied, std::slice::from_ref(&base.layer))
+        .unwrap();
     let extracted = top.extract(Tarball::new().file("tmp/b", b"").file("home/me/b", b"")).unwrap();
     let below = [middle.layer.clone(), base.layer.clone()];
     adopt_directories(&top.layer, &extracted.implied, &below).unwrap();

@@ -159,6 +159,8 @@ fn doing(target: &Path) -> String {
 mod tests {
     use std::fs;
 
+    use waybill_core::chain::Chain;
+
     use super::*;
     use crate::image::testing::is_root;
 
@@ -210,7 +212,8 @@ mod tests {
         let mut overlay = overlay(root.path(), 1);
         overlay.writable.as_mut().unwrap().1 = root.path().join("upper/work");
         fs::create_dir(root.path().join("upper/work")).unwrap();
-        let error = overlay.mount(&root.path().join("target")).unwrap_err().to_string();
+        let error = overlay.mount(&root.path().join("target")).unwrap_err();
+        let error = Chain(&error).to_string();
         assert!(error.contains("dmesg"), "{error}");
     }
 }

@@ -59,7 +59,7 @@ mod tests {
             33 1 0:40 / /run/d rw - overlay waybill:one rw\n";
         let found = points(table, "waybill:one");
         assert_eq!(found, [PathBuf::from("/run/d"), PathBuf::from("/run/a b")]);
-        assert_eq!(points(table, "waybill:on"), [PathBuf::new(); 0]);
+        assert!(points(table, "waybill:on").is_empty());
     }
 
     #[test]

@@ -23,7 +23,7 @@ const MOST_THREADS: usize = 4;
 
 impl Store {
     /// Unpacks those of an image's layers that are not, from the lowest. Their blobs are here, and
-    /// the caller holds leases for both. Blocks, and must not be called on an async thread.
+    /// the caller holds leases for both.
     pub(in crate::image) fn unpack_layers(&self, layers: &[Layer]) -> Result<()> {
         if self.missing(layers).is_empty() {
             return Ok(());
@@ -32,7 +32,7 @@ impl Store {
         let _locks: Vec<_> = self
             .missing(layers)
             .iter()
-            .map(|at| layers.get(*at).map(|layer| self.locks.lock_blocking(layer.chain)))
+            .map(|at| layers.get(*at).map(|layer| self.layer_locks.lock(layer.chain)))
             .collect();
         let missing = self.missing(layers);
         let unpacked = self.extract_all(layers, &missing)?;

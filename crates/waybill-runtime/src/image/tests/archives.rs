@@ -204,12 +204,15 @@ fn damaged_and_hostile_archives_leave_nothing_behind() {
     let sample = Sample::new("a", &[layer("a")]);
     let descriptor = sample.descriptor(Some("app"), None);
     let blobs: Vec<_> = sample.blobs().map(Vec::as_slice).collect();
-    let with = |descriptor: &serde_json::Value| oci_archive(&[descriptor.clone()], &blobs).finish();
+    let only = [descriptor.clone()];
+    let with = |descriptor: &serde_json::Value| {
+        oci_archive(std::slice::from_ref(descriptor), &blobs).finish()
+    };
     check_refused(b"", "not an archive of images");
     check_refused(&[b'x'; 2000], "no tar archive");
     check_refused(&Tarball::new().file("a", b"").finish(), "not an archive of images");
     check_refused(&oci_archive(&[], &blobs).finish(), "holds no image");
-    check_refused(&oci_archive(&[descriptor.clone()], &blobs[1..]).finish(), "lacks the blob");
+    check_refused(&oci_archive(&only, &blobs[1..]).finish(), "lacks the blob");
     let mut wrong = descriptor.clone();
     wrong["size"] = json!(5);
     check_refused(&with(&wrong), "bytes and not 5");
@@ -222,9 +225,9 @@ fn damaged_and_hostile_archives_leave_nothing_behind() {
     wrong["annotations"]["io.containerd.image.name"] = json!("../../x");
     check_refused(&with(&wrong), "does not name an image");
     let path = format!("blobs/sha256/{}", Digest::of(&sample.layers[0]).hex());
-    let swapped = oci_archive(&[descriptor.clone()], &blobs[1..]).file(&path, &layer("b")).finish();
+    let swapped = oci_archive(&only, &blobs[1..]).file(&path, &layer("b")).finish();
     check_refused(&swapped, "changed or damaged");
-    let twice = oci_archive(&[descriptor.clone()], &blobs).file(&path, &layer("b")).finish();
+    let twice = oci_archive(&only, &blobs).file(&path, &layer("b")).finish();
     check_refused(&twice, "twice, with different contents");
     let lied = Sample::with_diffs("a", &[layer("a")], &[Digest::of(b"b")]);
     check_refused(&oci_archive_of(&lied, None), "changed or damaged");
@@ -232,9 +235,9 @@ fn damaged_and_hostile_archives_leave_nothing_behind() {
     check_refused(&oci_archive_of(&few, None), "1 layers and the digests of 0");
     let inner = Sample::new("a", &[Tarball::new().file("../x", b"").finish()]);
     check_refused(&oci_archive_of(&inner, None), "`..`");
-    let upwards = oci_archive(&[descriptor.clone()], &blobs).file("../x", b"").finish();
+    let upwards = oci_archive(&only, &blobs).file("../x", b"").finish();
     check_refused(&upwards, "the path `../x`");
-    let device = oci_archive(&[descriptor.clone()], &blobs).device("x", b'3', 0, 0).finish();
+    let device = oci_archive(&only, &blobs).device("x", b'3', 0, 0).finish();
     check_refused(&device, "which is no file");
     let links = Tarball::new().file("manifest.json", br#"[{"Config":"a","Layers":[]}]"#);
     check_refused(&links.symlink("a", "b").symlink("b", "a").finish(), "lacks its file");
