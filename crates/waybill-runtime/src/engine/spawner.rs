@@ -148,6 +148,7 @@ fn detach(connection: &OwnedFd) -> io::Result<()> {
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
+    drop(null);
     sys::close_all_but(&[connection.as_fd()])?;
     rustix::thread::set_name(c"waybill-monitor")?;
     Ok(())

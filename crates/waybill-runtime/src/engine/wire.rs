@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_length_beyond_reason_is_refused() {
         let (a, b) = UnixStream::pair().unwrap();
-        std::io::Write::write_all(&mut &a, &[0xff; 8]).unwrap();
+        io::Write::write_all(&mut &a, &[0xff; 8]).unwrap();
         assert!(Reader::default().read(b.as_fd()).is_err());
     }
 }
