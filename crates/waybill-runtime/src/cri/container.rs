@@ -179,8 +179,10 @@ impl Cri {
             Ok(Ok(_) | Err(EngineError::NotFound { .. })) => Ok(()),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => {
-                let reason = format!("container {id:?} was killed and does not end; its processes \
-                                      hang in the kernel");
+                let reason = format!(
+                    "container {id:?} was killed and does not end; its processes \
+                                      hang in the kernel"
+                );
                 Err(CriError::state(reason))
             }
         }

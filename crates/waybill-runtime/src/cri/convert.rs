@@ -178,7 +178,9 @@ pub(crate) fn sandbox_status(record: &SandboxRecord) -> PodSandboxStatus {
         state: sandbox_state(record).into(),
         created_at: record.created_at,
         network,
-        linux: Some(LinuxPodSandboxStatus { namespaces: Some(Namespace { options: Some(options) }) }),
+        linux: Some(LinuxPodSandboxStatus {
+            namespaces: Some(Namespace { options: Some(options) }),
+        }),
         labels: record.config.labels.clone(),
         annotations: record.config.annotations.clone(),
         runtime_handler: record.runtime_handler.clone(),

@@ -87,7 +87,9 @@ impl Cri {
                     info!(container = id, code = exit.code, cause = ?exit.cause, "container ended");
                     self.tell(&id, ContainerEventType::ContainerStoppedEvent);
                 }
-                Err(RecvError::Lagged(count)) => warn!(count, "exits came faster than they are told"),
+                Err(RecvError::Lagged(count)) => {
+                    warn!(count, "exits came faster than they are told")
+                }
                 Err(RecvError::Closed) => return,
             }
         }

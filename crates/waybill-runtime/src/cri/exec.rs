@@ -139,7 +139,9 @@ impl Cri {
 
 fn check_streams(streams: Streams) -> Result<()> {
     if streams.tty && streams.stderr {
-        return Err(CriError::invalid("tty and stderr exclude each other: a terminal has one output"));
+        return Err(CriError::invalid(
+            "tty and stderr exclude each other: a terminal has one output",
+        ));
     }
     if !(streams.stdin || streams.stdout || streams.stderr) {
         return Err(CriError::invalid("one of stdin, stdout and stderr must be set"));
@@ -183,22 +185,19 @@ async fn collect(session: Session) -> Result<ExecSyncResponse> {
         ProcessIo::Terminal(_) => (None, None),
     };
     let (mut stdout, mut stderr) = (Output::new(stdout)?, Output::new(stderr)?);
-    let reading = async { tokio::join!(stdout.read(), stderr.read()) };
-    tokio::pin!(reading);
-    // The process may end before its output is read, and the output may end before the process.
-    let exit = tokio::select! {
-        exit = process.wait() => {
-            let exit = exit?;
-            let _ = timeout(DRAIN, &mut reading).await;
-            exit
+    let exit = {
+        let reading = async { tokio::join!(stdout.read(), stderr.read()) };
+        tokio::pin!(reading);
+        // The process may end before its output is read, and the output before the process.
+        tokio::select! {
+            exit = process.wait() => {
+                let _ = timeout(DRAIN, &mut reading).await;
+                exit?
+            }
+            _ = &mut reading => process.wait().await?,
         }
-        _ = &mut reading => process.wait().await?,
     };
-    Ok(ExecSyncResponse {
-        stdout: stdout.content,
-        stderr: stderr.content,
-        exit_code: exit.code,
-    })
+    Ok(ExecSyncResponse { stdout: stdout.content, stderr: stderr.content, exit_code: exit.code })
 }
 
 /// One stream of a process, as far as it is kept.

@@ -84,7 +84,9 @@ impl Cri {
         let cri = Arc::clone(self);
         let cleaned = self.blocking(move || Ok(cri.images.clean(&ours)?)).await;
         match cleaned {
-            Ok(ids) if !ids.is_empty() => info!(count = ids.len(), "old root file systems are removed"),
+            Ok(ids) if !ids.is_empty() => {
+                info!(count = ids.len(), "old root file systems are removed")
+            }
             Ok(_) => {}
             Err(error) => warn!(error = %Chain(&error), "old root file systems are left"),
         }

@@ -44,7 +44,12 @@ impl Cri {
         };
         self.store.add_sandbox(record.clone());
         reservation.keep();
-        info!(sandbox = id, pod = metadata.name, namespace = metadata.namespace, "sandbox is ready");
+        info!(
+            sandbox = id,
+            pod = metadata.name,
+            namespace = metadata.namespace,
+            "sandbox is ready"
+        );
         self.tell_sandbox(&record, ContainerEventType::ContainerCreatedEvent);
         self.tell_sandbox(&record, ContainerEventType::ContainerStartedEvent);
         Ok(id)
@@ -90,12 +95,15 @@ impl Cri {
         filter: &PodSandboxFilter,
     ) -> Vec<waybill_proto::cri::PodSandbox> {
         let records = self.store.sandboxes().into_iter().map(|sandbox| sandbox.record());
-        let chosen =
-            records.filter(|it| filter::sandbox(filter, it, convert::sandbox_state(it)));
+        let chosen = records.filter(|it| filter::sandbox(filter, it, convert::sandbox_state(it)));
         chosen.map(|record| convert::sandbox(&record)).collect()
     }
 
-    pub(super) fn sandbox_status(&self, id: &str, verbose: bool) -> Result<PodSandboxStatusResponse> {
+    pub(super) fn sandbox_status(
+        &self,
+        id: &str,
+        verbose: bool,
+    ) -> Result<PodSandboxStatusResponse> {
         let record = self.store.sandbox(id)?.record();
         let info = verbose.then(|| ("info".to_owned(), convert::sandbox_info(&record)));
         Ok(PodSandboxStatusResponse {
@@ -136,11 +144,15 @@ impl Cri {
             return Err(CriError::invalid(reason));
         }
         if config.windows.is_some() {
-            return Err(CriError::unsupported("a sandbox for Windows", "this runtime is for Linux"));
+            return Err(CriError::unsupported(
+                "a sandbox for Windows",
+                "this runtime is for Linux",
+            ));
         }
         let name = &config.hostname;
         if name.len() > HOSTNAME_BYTES || name.contains(|c: char| c.is_whitespace() || c == '\0') {
-            let reason = format!("hostname {name:?}: at most {HOSTNAME_BYTES} bytes, no white space");
+            let reason =
+                format!("hostname {name:?}: at most {HOSTNAME_BYTES} bytes, no white space");
             return Err(CriError::invalid(reason));
         }
         let context = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
@@ -265,8 +277,7 @@ fn check_ports(config: &PodSandboxConfig, network: NamespaceMode) -> Result<()> 
     match mapped {
         None => Ok(()),
         Some(port) => {
-            let advice =
-                format!("drop hostPort {}, or use the machine's network", port.host_port);
+            let advice = format!("drop hostPort {}, or use the machine's network", port.host_port);
             Err(CriError::unsupported("a port of the machine", advice))
         }
     }

@@ -36,7 +36,8 @@ pub(super) fn prepare(
         EngineError::Io { action: "read", path: PathBuf::from("/proc/self/status"), source }
     })?;
     if !dropped.is_empty() {
-        warnings.push(format!("this runtime does not have, and cannot give: {}", dropped.join(", ")));
+        warnings
+            .push(format!("this runtime does not have, and cannot give: {}", dropped.join(", ")));
     }
     let process = spec.process_mut().as_mut().ok_or_else(|| invalid("the spec has no process"))?;
     if process.env().as_ref().is_some_and(|env| !env.is_empty()) {
@@ -76,7 +77,10 @@ fn check_linux(spec: &Spec, hierarchies: &Hierarchies) -> Result<Cgroup, EngineE
     }
     let path = linux.cgroups_path().clone().unwrap_or_default();
     Cgroup::new(hierarchies, &path).ok_or_else(|| EngineError::Invalid {
-        reason: format!("the cgroup path {:?} is not an absolute path below the root", path.display()),
+        reason: format!(
+            "the cgroup path {:?} is not an absolute path below the root",
+            path.display()
+        ),
     })
 }
 

@@ -86,7 +86,8 @@ fn create(
     rustix::thread::set_thread_groups(&[]).map_err(|error| error.to_string())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
-    let executor = Workload { environment: Rc::new(environment), status: Rc::new(status), uid: settings.uid };
+    let executor =
+        Workload { environment: Rc::new(environment), status: Rc::new(status), uid: settings.uid };
     let pid = build(&directory, executor, stdio).map_err(|error| Chain(&error).to_string())?;
     Ok((pid, warnings))
 }
@@ -105,8 +106,12 @@ fn build(
         }
         None => builder.with_console_socket(Some(directory.join(CONSOLE_SOCKET))),
     };
-    let container =
-        builder.as_init(directory).with_systemd(false).with_detach(true).as_sibling(true).build()?;
+    let container = builder
+        .as_init(directory)
+        .with_systemd(false)
+        .with_detach(true)
+        .as_sibling(true)
+        .build()?;
     Ok(container.pid().map_or(0, |pid| pid.as_raw()))
 }
 

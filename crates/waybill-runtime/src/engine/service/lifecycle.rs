@@ -38,13 +38,8 @@ impl Engine {
         let block = environment::block_of(&[], &[&env]);
         drop(env);
         let Prepared { spec, settings, program, machine_pids, .. } = prepared;
-        let request = CreateRequest {
-            cgroup: entry.cgroup.path(),
-            stdio,
-            settings,
-            program,
-            machine_pids,
-        };
+        let request =
+            CreateRequest { cgroup: entry.cgroup.path(), stdio, settings, program, machine_pids };
         let made = async {
             let client = self.start_monitor(&entry, spec).await?;
             entry.connect(Arc::clone(&client));
