@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
+use oci_spec::runtime::LinuxResources;
 use serde::{Deserialize, Serialize};
 
 use super::{Exit, State, Stdio, settings::Settings};
@@ -63,6 +64,9 @@ pub(super) enum Request {
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct CreateRequest {
     pub(super) cgroup: PathBuf,
+    pub(super) resources: Option<LinuxResources>,
+    /// Where, for libcontainer, the container's own cgroups shall be put together.
+    pub(super) cgroup_view: Option<PathBuf>,
     pub(super) stdio: Stdio,
     pub(super) settings: Settings,
     /// The first argument.

@@ -10,6 +10,7 @@ mod creator;
 mod log;
 mod session;
 mod streams;
+mod view;
 
 use std::{
     collections::HashMap,
@@ -69,6 +70,7 @@ pub(super) fn run(first: OwnedFd, directory: &Path) -> io::Result<()> {
         streams: Streams::default(),
         sessions: Vec::new(),
         ending_since: None,
+        failed: false,
     };
     monitor.listener.set_nonblocking(true)?;
     monitor.serve()
@@ -84,6 +86,8 @@ struct Monitor {
     streams: Streams,
     sessions: Vec<Session>,
     ending_since: Option<Instant>,
+    /// Whether the container could not be made.
+    failed: bool,
 }
 
 /// A container that is being made.
@@ -135,7 +139,7 @@ impl Monitor {
                     && self.connections.iter().all(|(_, one)| !one.interest().contains(PollFlags::OUT))
             }
             // Nobody can ask for a container any more, or making it failed and that was said.
-            None => self.creation.is_none() && self.connections.is_empty(),
+            None => self.creation.is_none() && (self.failed || self.connections.is_empty()),
         }
     }
 
@@ -323,7 +327,9 @@ impl Monitor {
         status.set_nonblocking(true)?;
         let plan = creator::Plan {
             settings: request.settings.clone(),
-            entrances: cgroup.entrances()?,
+            cgroup: cgroup.clone(),
+            resources: request.resources.clone(),
+            cgroup_view: request.cgroup_view.clone(),
             environment: Block::from(environment.to_vec()),
             stdio: container_stdio,
             outcome: creator_outcome.into(),
@@ -394,8 +400,7 @@ impl Monitor {
             }
             Err(reason) => {
                 self.reply(asked_by, Reply::Failed(Failure::Create(reason)), Vec::new());
-                // Nothing is left to do but to be told goodbye.
-                self.streams = Streams::default();
+                self.failed = true;
             }
         }
     }
@@ -561,7 +566,7 @@ impl Monitor {
         if let Some(creation) = self.creation.take() {
             let reason = "its creator died; the machine may be out of memory".to_owned();
             self.reply(creation.asked_by, Reply::Failed(Failure::Create(reason)), Vec::new());
-            self.streams = Streams::default();
+            self.failed = true;
         }
     }
 

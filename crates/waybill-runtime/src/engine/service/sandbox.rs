@@ -54,10 +54,11 @@ impl Engine {
         let holder_cgroup = (request.pid == NamespaceMode::Pod)
             .then(|| Cgroup::new(&self.hierarchies, &request.cgroup_parent.join(id)))
             .flatten();
-        let mut made = parent.missing();
-        if !parent.directory().exists() {
-            made.push(parent.relative().to_owned());
-        }
+        let made = parent
+            .above()
+            .chain([parent.relative().to_owned()])
+            .filter(|path| !self.hierarchies.has(path))
+            .collect();
         let file = SandboxFile {
             network,
             ipc,
