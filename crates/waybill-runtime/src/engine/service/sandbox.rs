@@ -190,8 +190,13 @@ fn remove(directory: &Path, id: &str, hierarchies: &Hierarchies) -> io::Result<(
         ignore_missing(fs::remove_file(pin))?;
     }
     ignore_missing(fs::remove_dir(pins))?;
-    if let Some(file) = &file {
+    if let Some(file) = file {
         Cgroup::remove_made(hierarchies, &file.made);
+        if file.made.iter().any(|path| hierarchies.has(path)) {
+            // Containers that have ended still stand in there; the next removal finds what is left.
+            let left = SandboxFile { network: false, ipc: false, uts: false, holder: None, ..file };
+            return record::save(&directory.join(record::RECORD), &left);
+        }
     }
     ignore_missing(fs::remove_file(directory.join(record::RECORD)))?;
     ignore_missing(fs::remove_dir(directory))
