@@ -2,6 +2,8 @@
 //! into what the engine and the image store do.
 
 mod error;
+mod image;
+mod image_transfer;
 mod machine;
 mod record;
 mod spec;
