@@ -4,13 +4,26 @@
 //! container has a monitor process that is its parent, holds its stdio and keeps its environment in
 //! memory, so that the runtime can be killed and started again while containers run, log and exit.
 
+mod cgroup;
+mod client;
+mod environment;
 mod error;
+mod message;
+mod monitor;
+mod record;
+mod request;
+mod sandbox;
 mod service;
+mod sessions;
+mod settings;
 mod spawner;
+mod sys;
+mod wire;
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, time::SystemTime};
 
 use oci_spec::runtime::Spec;
+use serde::{Deserialize, Serialize};
 use waybill_core::{
     env::{name::EnvName, value::EnvValue},
     id::AuditId,
@@ -75,7 +88,7 @@ pub struct ContainerRequest {
 }
 
 /// A container's stdio.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Stdio {
     /// Whether standard input stays open for those who attach.
     pub stdin: bool,
@@ -88,7 +101,7 @@ pub struct Stdio {
 }
 
 /// How far a container has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum State {
     /// Made, its process waiting for the start.
     Created,
@@ -104,7 +117,7 @@ pub enum State {
 }
 
 /// How a process ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Exit {
     /// The exit code; 128 and the signal's number when a signal ended it.
     pub code: i32,
@@ -117,7 +130,7 @@ pub struct Exit {
 }
 
 /// Why a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum ExitCause {
     /// By itself, or by a signal somebody sent.
     Own,

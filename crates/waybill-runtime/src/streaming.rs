@@ -50,8 +50,11 @@ pub struct Limits {
     pub idle: Duration,
     /// How long output is read after the process has ended, while its children hold the pipe.
     pub drain: Duration,
-    /// How long a client may take to connect to a port.
+    /// How long a connection to a port may take.
     pub dial: Duration,
+    /// How often a client that waits for a process to read gets a sign of life. Its own pings stand
+    /// behind what the process does not read, and it gives up after a minute without an answer.
+    pub sign_of_life: Duration,
     /// How long we wait for the client's last word.
     pub farewell: Duration,
 }
@@ -66,6 +69,7 @@ impl Default for Limits {
             idle: Duration::from_secs(4 * 60 * 60),
             drain: Duration::from_secs(1),
             dial: Duration::from_secs(30),
+            sign_of_life: Duration::from_secs(5),
             farewell: Duration::from_secs(5),
         }
     }

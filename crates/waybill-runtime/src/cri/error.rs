@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use waybill_core::chain::Chain;
 use waybill_proto::env::VariableError;
 
-use crate::engine::EngineError;
+use crate::{engine::EngineError, image::ImageError, streaming::ParkError};
 
 pub(crate) type Result<T> = std::result::Result<T, CriError>;
 
@@ -77,6 +77,12 @@ pub enum CriError {
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The image store refused or failed.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The streaming server takes no more.
+    #[error(transparent)]
+    Park(#[from] ParkError),
     /// A part of the OCI specification is impossible.
     #[error("the OCI specification cannot be built")]
     Spec(#[from] OciSpecError),
@@ -135,6 +141,8 @@ impl CriError {
             Self::Stopping => Code::Unavailable,
             Self::Io { .. } => Code::Internal,
             Self::Engine(error) => engine_code(error),
+            Self::Image(error) => image_code(error),
+            Self::Park(_) => Code::ResourceExhausted,
         }
     }
 }
@@ -145,11 +153,28 @@ fn engine_code(error: &EngineError) -> Code {
         EngineError::AlreadyExists { .. } => Code::AlreadyExists,
         EngineError::Invalid { .. } => Code::InvalidArgument,
         EngineError::WrongState { .. } => Code::FailedPrecondition,
-        EngineError::SpawnerLost => Code::Unavailable,
+        EngineError::SpawnerLost | EngineError::ShuttingDown => Code::Unavailable,
         EngineError::Exec(_)
+        | EngineError::Refused { .. }
+        | EngineError::Dial { .. }
         | EngineError::Create { .. }
         | EngineError::MonitorLost { .. }
         | EngineError::Io { .. } => Code::Internal,
+    }
+}
+
+fn image_code(error: &ImageError) -> Code {
+    match error {
+        ImageError::NotFound(_) => Code::NotFound,
+        ImageError::Ambiguous(_)
+        | ImageError::Name { .. }
+        | ImageError::Archive(_)
+        | ImageError::Digest { .. }
+        | ImageError::Limit { .. }
+        | ImageError::ContainerId(_) => Code::InvalidArgument,
+        ImageError::ContainerExists(_) => Code::AlreadyExists,
+        ImageError::Registry { .. } | ImageError::Locked(_) => Code::Unavailable,
+        ImageError::Io { .. } => Code::Internal,
     }
 }
 

@@ -27,7 +27,8 @@ pub(crate) struct Isolation {
 
 /// Where a sandbox's files are.
 pub(crate) fn shared(directory: &Path, ipc: NamespaceMode) -> Shared {
-    let shm = if ipc == NamespaceMode::Node { PathBuf::from("/dev/shm") } else { directory.join("shm") };
+    let shm =
+        if ipc == NamespaceMode::Node { PathBuf::from("/dev/shm") } else { directory.join("shm") };
     Shared {
         shm,
         hostname: directory.join("hostname"),

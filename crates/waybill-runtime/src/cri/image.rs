@@ -1,11 +1,12 @@
 //! CRI's `ImageService`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures_util::{StreamExt, stream, stream::BoxStream};
 use oci_spec::image::ImageConfiguration;
-use tonic::{Code, Request, Response, Status};
+use tokio_util::task::TaskTracker;
+use tonic::{Request, Response, Status};
 use waybill_core::{chain::Chain, secret::SecretBytes};
 use waybill_proto::cri::{
     self, AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoRequest,
@@ -15,6 +16,7 @@ use waybill_proto::cri::{
     image_service_server,
 };
 
+use super::{Clock, error::CriError};
 use crate::image::{Auth, Image, ImageError, ImageName, Images};
 
 /// How many images go into one message of a stream.
@@ -23,13 +25,13 @@ const BATCH: usize = 100;
 /// Answers for a store of images.
 pub(crate) struct ImageService {
     images: Images,
-    /// Nanoseconds since 1970.
-    clock: Arc<dyn Fn() -> i64 + Send + Sync>,
+    clock: Clock,
+    tasks: TaskTracker,
 }
 
 impl ImageService {
-    pub(crate) fn new(images: Images, clock: Arc<dyn Fn() -> i64 + Send + Sync>) -> Self {
-        Self { images, clock }
+    pub(crate) fn new(images: Images, clock: Clock, tasks: TaskTracker) -> Self {
+        Self { images, clock, tasks }
     }
 
     /// All images, or the one that the filter names.
@@ -93,8 +95,11 @@ impl image_service_server::ImageService for ImageService {
         let PullImageRequest { image, auth, .. } = request.into_inner();
         let name = named(image)?;
         let auth = auth.map(|auth| to_auth(auth, &name)).transpose()?.flatten();
-        let image = self.images.pull(&name, auth.as_ref()).await?;
-        settle(&self.images);
+        let images = self.images.clone();
+        // To its end, also when the client goes away: it will ask again.
+        let pull = async move { images.pull(&name, auth.as_ref()).await };
+        let image = self.tasks.spawn(pull).await.map_err(|_| stopping())??;
+        settle(&self.images, &self.tasks);
         Ok(Response::new(PullImageResponse { image_ref: image.id.to_string() }))
     }
 
@@ -104,7 +109,7 @@ impl image_service_server::ImageService for ImageService {
     ) -> Result<Response<RemoveImageResponse>, Status> {
         let name = named(request.into_inner().image)?;
         let images = self.images.clone();
-        match blocking(move || images.remove(&name)).await? {
+        match blocking(&self.tasks, move || images.remove(&name)).await? {
             Ok(()) | Err(ImageError::NotFound(_)) => Ok(Response::new(RemoveImageResponse {})),
             Err(error) => Err(error.into()),
         }
@@ -115,7 +120,7 @@ impl image_service_server::ImageService for ImageService {
         _request: Request<ImageFsInfoRequest>,
     ) -> Result<Response<ImageFsInfoResponse>, Status> {
         let images = self.images.clone();
-        let usage = blocking(move || images.usage()).await??;
+        let usage = blocking(&self.tasks, move || images.usage()).await??;
         let usage = FilesystemUsage {
             timestamp: (self.clock)(),
             fs_id: Some(FilesystemIdentifier { mountpoint: usage.path.display().to_string() }),
@@ -133,39 +138,26 @@ impl image_service_server::ImageService for ImageService {
 
 impl From<ImageError> for Status {
     fn from(error: ImageError) -> Self {
-        Self::new(code(&error), Chain(&error).to_string())
-    }
-}
-
-/// How an error of images is told apart on the wire.
-pub(super) fn code(error: &ImageError) -> Code {
-    match error {
-        ImageError::NotFound(_) => Code::NotFound,
-        ImageError::Ambiguous(_)
-        | ImageError::Name { .. }
-        | ImageError::Archive(_)
-        | ImageError::Digest { .. }
-        | ImageError::Limit { .. }
-        | ImageError::ContainerId(_) => Code::InvalidArgument,
-        ImageError::ContainerExists(_) => Code::AlreadyExists,
-        ImageError::Locked(_) => Code::FailedPrecondition,
-        ImageError::Registry { .. } => Code::Unknown,
-        ImageError::Io { .. } => Code::Internal,
+        CriError::from(error).into()
     }
 }
 
 /// Waits for the disk on a thread that may.
 pub(super) async fn blocking<T: Send + 'static>(
+    tasks: &TaskTracker,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Status> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| Status::unavailable("the runtime is stopping, or its work on images failed"))
+    tasks.spawn_blocking(work).await.map_err(|_| stopping())
+}
+
+fn stopping() -> Status {
+    CriError::Stopping.into()
 }
 
 /// Lets the disk catch up while nobody waits for it.
-pub(super) fn settle(images: &Images) {
+pub(super) fn settle(images: &Images, tasks: &TaskTracker) {
     let images = images.clone();
-    tokio::task::spawn_blocking(move || {
+    tasks.spawn_blocking(move || {
         if let Err(error) = images.settle() {
             let error = Chain(&error).to_string();
             tracing::warn!(error, "new layers may have to be unpacked again after a power cut");
@@ -248,12 +240,15 @@ fn to_auth(auth: AuthConfig, name: &str) -> Result<Option<Auth>, Status> {
     }
     let bad =
         || Status::invalid_argument("`auth` of the credentials is not base64 of user:password");
-    let decoded = SecretBytes::from(STANDARD.decode(auth).map_err(|_| bad())?);
+    let encoded = SecretBytes::from(auth.into_bytes());
+    let decoded = SecretBytes::from(STANDARD.decode(encoded.expose()).map_err(|_| bad())?);
     let pair = decoded.expose();
     let colon = pair.iter().position(|byte| *byte == b':').ok_or_else(bad)?;
     let (username, password) = (pair.get(..colon), pair.get(colon + 1..).unwrap_or_default());
     let username = username.and_then(|name| str::from_utf8(name).ok()).ok_or_else(bad)?;
-    let password = password.strip_suffix(b"\0").unwrap_or(password);
+    // Some clients pad with NUL.
+    let end = password.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1));
+    let password = password.get(..end).unwrap_or_default();
     Ok(Some(Auth::Basic { username: username.into(), password: SecretBytes::copy_of(password) }))
 }
 

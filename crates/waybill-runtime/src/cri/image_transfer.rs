@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use bytes::{Buf, Bytes};
 use futures_util::{StreamExt, stream, stream::BoxStream};
 use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
 use waybill_proto::runtime::{
     ExportRequest, ExportResponse, ImportRequest, ImportResponse, ImportedImage, images_server,
@@ -22,11 +23,12 @@ const PIECE: usize = 256 << 10;
 /// Takes and gives archives.
 pub(crate) struct ImageTransfer {
     images: Images,
+    tasks: TaskTracker,
 }
 
 impl ImageTransfer {
-    pub(crate) fn new(images: Images) -> Self {
-        Self { images }
+    pub(crate) fn new(images: Images, tasks: TaskTracker) -> Self {
+        Self { images, tasks }
     }
 }
 
@@ -44,7 +46,7 @@ impl images_server::Images for ImageTransfer {
         };
         let (sender, receiver) = mpsc::channel(WAITING);
         let images = self.images.clone();
-        let work = blocking(move || {
+        let work = blocking(&self.tasks, move || {
             let name = Some(first.name.as_str()).filter(|name| !name.is_empty());
             let reader = Pieces { receiver, current: Bytes::from(first.data) };
             images.import(reader, name)
@@ -52,7 +54,7 @@ impl images_server::Images for ImageTransfer {
         let feed = feed(pieces, sender);
         let (imported, ()) = tokio::join!(work, feed);
         let images = imported??;
-        settle(&self.images);
+        settle(&self.images, &self.tasks);
         let images = images.into_iter().map(|image| ImportedImage {
             id: image.id.to_string(),
             names: image.tags,
@@ -70,7 +72,7 @@ impl images_server::Images for ImageTransfer {
         self.images.resolve(&wanted)?;
         let (sender, receiver) = mpsc::channel(WAITING);
         let images = self.images.clone();
-        tokio::task::spawn_blocking(move || {
+        self.tasks.spawn_blocking(move || {
             let writer = io::BufWriter::with_capacity(PIECE, Sender(sender.clone()));
             if let Err(error) = images.export(&[wanted], writer) {
                 // A client that went away does not want to know.

@@ -135,8 +135,8 @@ impl Plan<'_> {
             devices::requested(&self.config.devices)?
         };
         let requested = requested_resources(self.config).cloned().unwrap_or_default();
-        let mut resources = resources::resources(&requested, self.machine)?;
-        resources.set_devices(Some(devices.rules));
+        let mut limits = resources(&requested, self.machine)?;
+        limits.set_devices(Some(devices.rules));
         let (masked, read_only) = if context.privileged {
             (Vec::new(), Vec::new())
         } else {
@@ -144,7 +144,7 @@ impl Plan<'_> {
         };
         let mut linux = LinuxBuilder::default()
             .cgroups_path(self.sandbox.cgroup_parent.join(self.id))
-            .resources(resources)
+            .resources(limits)
             .namespaces(self.namespaces(context)?)
             .devices(devices.nodes)
             .masked_paths(masked)

@@ -38,6 +38,17 @@ pub enum EngineError {
         /// What the call needs.
         needs: &'static str,
     },
+    /// The container's monitor cannot do what was asked.
+    #[error("container {id:?}: {reason}")]
+    Refused {
+        /// The container.
+        id: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The runtime is ending.
+    #[error("the runtime is shutting down")]
+    ShuttingDown,
     /// The program could not be started.
     #[error(transparent)]
     Exec(#[from] ExecFault),
@@ -58,6 +69,17 @@ pub enum EngineError {
     /// The spawner died; no container can be created until the runtime is started again.
     #[error("the spawner process is gone; restart the runtime")]
     SpawnerLost,
+    /// Nobody answers at a port of a sandbox.
+    #[error("cannot connect to port {port} in sandbox {sandbox:?}")]
+    Dial {
+        /// The sandbox.
+        sandbox: String,
+        /// The port on its loopback device.
+        port: u16,
+        /// What the last attempt brought.
+        #[source]
+        source: io::Error,
+    },
     /// The kernel refused.
     #[error("cannot {action} {}", path.display())]
     Io {

@@ -72,7 +72,7 @@ async fn converse(
                 Err(error) => error.into(),
             }
         }
-        end = input::listen(&mut process.input, words, client) => end,
+        end = input::listen(&mut process.input, words, client, terms.limits.sign_of_life) => end,
     }
 }
 

@@ -5,6 +5,8 @@
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
+    pin::Pin,
+    task::{Context, Poll, ready},
 };
 
 use rustix::{
@@ -12,7 +14,7 @@ use rustix::{
     io::Errno,
     termios::{LocalModes, SpecialCodeIndex, Winsize, tcgetattr, tcsetwinsize},
 };
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::{AsyncWrite, Interest, unix::AsyncFd};
 use waybill_stream::command::TerminalSize;
 
 /// An end of a pipe, or the master of a terminal.
@@ -53,12 +55,6 @@ impl Stream {
         read(self.0.get_ref(), buffer).unwrap_or(0)
     }
 
-    /// Writes as much as fits, waiting until something does.
-    pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let write = |fd: &OwnedFd| Ok(rustix::io::write(fd, bytes)?);
-        self.0.async_io(Interest::WRITABLE, write).await
-    }
-
     /// What a user types to end the input of a program that reads lines; `None` if the program reads
     /// keys instead, for which there is no end.
     pub(super) fn end_of_input(&self) -> Option<u8> {
@@ -70,6 +66,30 @@ impl Stream {
     /// Gives a terminal a new size.
     pub(super) fn resize(&self, size: TerminalSize) -> io::Result<()> {
         resize(&self.0, size)
+    }
+}
+
+impl AsyncWrite for &Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.0.poll_write_ready(cx))?;
+            if let Ok(written) = ready.try_io(|fd| Ok(rustix::io::write(fd.get_ref(), bytes)?)) {
+                return Poll::Ready(written);
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// It is closed when it is dropped.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -3,17 +3,16 @@
 //! The protocol has one connection for each port and cannot close one alone, so the session ends when
 //! the last of them has.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
-use bytes::{Buf, Bytes};
 use futures_util::future::{join_all, try_join_all};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncReadExt,
     net::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 use waybill_core::chain::Chain;
@@ -27,14 +26,11 @@ use waybill_stream::{
 
 use super::{
     Backend, Limits,
-    session::{Client, End, Session, Socket, Words, interruption},
+    session::{Client, End, Session, Socket, Words, feed, interruption},
 };
 
 /// Read from a port at once.
 const CHUNK: usize = 64 * 1024;
-
-/// As for commands: while a port does not read, the client's pings are not read either.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// What a port-forward session is like.
 pub(super) struct Terms {
@@ -89,7 +85,7 @@ async fn converse<B: Backend>(
             Ok(_) => End::Done(None),
             Err(error) => error.into(),
         },
-        end = listen(words, client, &mut writers) => end,
+        end = listen(words, client, &mut writers, terms.limits.sign_of_life) => end,
     }
 }
 
@@ -152,16 +148,16 @@ async fn listen(
     words: &mut Words<ForwardReader>,
     client: &Client,
     writers: &mut [Option<OwnedWriteHalf>],
+    sign_of_life: Duration,
 ) -> End {
     loop {
         match words.next().await {
             Ok(ForwardEvent::Data { at, payload }) => {
-                let Some(writer) = writers.get_mut(usize::from(at)) else { continue };
-                if let Some(open) = writer
-                    && write(open, payload.into_bytes(), client).await.is_err()
-                {
+                let Some(place) = writers.get_mut(usize::from(at)) else { continue };
+                let Some(writer) = place else { continue };
+                if feed(payload.into_bytes(), writer, client, sign_of_life).await.is_err() {
                     // Nobody listens there any more; what follows for this port is dropped.
-                    *writer = None;
+                    *place = None;
                 }
             }
             Ok(ForwardEvent::Ping(payload)) => client.pong(payload),
@@ -170,15 +166,4 @@ async fn listen(
             Err(error) => return error.into(),
         }
     }
-}
-
-async fn write(stream: &mut OwnedWriteHalf, mut bytes: Bytes, client: &Client) -> io::Result<()> {
-    while !bytes.is_empty() {
-        tokio::select! {
-            biased;
-            written = stream.write(&bytes) => bytes.advance(written?),
-            () = sleep(SIGN_OF_LIFE) => client.pong(Bytes::new()),
-        }
-    }
-    Ok(())
 }

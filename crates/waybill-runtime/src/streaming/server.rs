@@ -61,7 +61,6 @@ impl<B: Backend> Server<B> {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.streaming.limits.headers)
-            .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
         tokio::select! {

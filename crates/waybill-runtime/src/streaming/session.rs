@@ -1,14 +1,17 @@
 //! What sessions of all kinds have in common: the connection under them, and the way they end.
 
-use bytes::Bytes;
+use std::{io, pin::pin, time::Duration};
+
+use bytes::{Buf, Bytes};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
     net::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use waybill_stream::{
@@ -73,39 +76,38 @@ impl<E: EventReader> Session<E> {
 
     /// Tells the client how it ended, if it is there to be told, and closes the connection.
     pub(super) async fn end(mut self, end: End) {
-        let limit = match end {
+        let farewell = self.limits.farewell;
+        match end {
             // A client that is slow to read its output gets the outcome all the same.
-            End::Done(_) => self.limits.idle,
-            _ => self.limits.farewell,
-        };
-        let _ = timeout(limit, self.farewell(end)).await;
+            End::Done(message) => {
+                self.farewell(message, &Close::normal(), self.limits.idle).await;
+            }
+            End::Closed(close) => self.farewell(None, &close, farewell).await,
+            End::Left(close) => {
+                let close = close.unwrap_or_else(Close::normal);
+                let _ = timeout(farewell, self.client.close(&close)).await;
+            }
+            End::Vanished => {}
+        }
     }
 
-    /// Tells the client how it ended and waits for its last word. What it still sends is read: a
-    /// connection that is closed with unread bytes is reset, and the client might not see the end.
-    async fn farewell(&mut self, end: End) {
+    /// Says the last words and waits for the client's. What it still sends is read: a connection that
+    /// is closed with unread bytes is reset, and the client might not see the end.
+    async fn farewell(&mut self, message: Option<(u8, Vec<u8>)>, close: &Close, limit: Duration) {
         let say = async {
-            match end {
-                End::Done(message) => {
-                    if let Some((channel, message)) = message {
-                        self.client.send_copy(channel, &message).await?;
-                    }
-                    self.client.close(&Close::normal()).await
-                }
-                End::Closed(close) => self.client.close(&close).await,
-                End::Left(close) => self.client.close(&close.unwrap_or_else(Close::normal)).await,
-                End::Vanished => Err(SendError::Closed),
+            if let Some((channel, message)) = message {
+                self.client.send_copy(channel, &message).await?;
             }
+            self.client.close(close).await
         };
-        let mut hear = std::pin::pin!(self.words.drop_rest());
+        let mut hear = pin!(self.words.drop_rest());
         let said = tokio::select! {
             biased;
-            said = say => said,
+            said = timeout(limit, say) => said,
             () = &mut hear => return,
         };
-        if said.is_ok() {
+        if let Ok(Ok(())) = said {
             let _ = timeout(self.limits.farewell, hear).await;
-            let _ = self.client.shutdown().await;
         }
     }
 }
@@ -122,6 +124,26 @@ pub(super) async fn interruption(
         () = traffic.idle(limits.idle) => End::going_away("the session was silent for too long"),
         () = stop.cancelled() => End::going_away("the runtime stops"),
     }
+}
+
+/// Writes all of `bytes` at the pace of whoever reads them.
+///
+/// Meanwhile nothing that the client sends is read, its pings included. So it gets pongs without
+/// asking, and if it is gone they fail and end the session.
+pub(super) async fn feed(
+    mut bytes: Bytes,
+    mut to: impl AsyncWrite + Unpin,
+    client: &Client,
+    sign_of_life: Duration,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        tokio::select! {
+            biased;
+            written = to.write(&bytes) => bytes.advance(written?),
+            () = sleep(sign_of_life) => client.pong(Bytes::new()),
+        }
+    }
+    Ok(())
 }
 
 impl End {

@@ -73,9 +73,13 @@ impl<R: AsyncRead + Unpin, E: EventReader> Receiver<R, E> {
 
     /// Drops everything up to the peer's last word, or the end of the connection.
     pub async fn drop_rest(&mut self) {
-        while let Ok(event) = self.next().await {
-            if E::is_close(&event) {
-                return;
+        loop {
+            match self.next().await {
+                Ok(event) if E::is_close(&event) => return,
+                Ok(_) => {}
+                // The words of a peer that breaks the rules are not found, so all is dropped.
+                Err(ReceiveError::Protocol(_)) => self.input.clear(),
+                Err(_) => return,
             }
         }
     }

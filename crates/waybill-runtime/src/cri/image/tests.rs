@@ -1,8 +1,13 @@
 //! Both services over a real connection.
 
+use std::sync::Arc;
+
 use futures_util::stream;
 use tokio::net::UnixListener;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint, Server},
+};
 use waybill_proto::{
     cri::image_service_client::ImageServiceClient,
     runtime::{
@@ -25,10 +30,11 @@ impl Fixture {
         let directory = tempfile::tempdir().unwrap();
         let images = Images::open(&directory.path().join("state")).unwrap();
         let listener = UnixListener::bind(directory.path().join("socket")).unwrap();
-        let service = ImageService::new(images.clone(), Arc::new(|| 7));
+        let tasks = TaskTracker::new();
+        let service = ImageService::new(images.clone(), Arc::new(|| 7), tasks.clone());
         let router = Server::builder()
             .add_service(image_service_server::ImageServiceServer::new(service))
-            .add_service(ImagesServer::new(ImageTransfer::new(images.clone())));
+            .add_service(ImagesServer::new(ImageTransfer::new(images.clone(), tasks)));
         let incoming = stream::unfold(listener, async |listener| {
             Some((listener.accept().await.map(|(connection, _)| connection), listener))
         });
@@ -174,7 +180,11 @@ async fn what_is_wrong_is_told_apart() {
         PullImageRequest { image: spec("localhost:1/a"), auth: Some(auth), ..Default::default() };
     check(client.pull_image(request).await.map(drop), Code::Unimplemented, "identity tokens");
     let request = PullImageRequest { image: spec("localhost:1/a"), ..Default::default() };
-    check(client.pull_image(request).await.map(drop), Code::Unknown, "cannot pull localhost:1/a");
+    check(
+        client.pull_image(request).await.map(drop),
+        Code::Unavailable,
+        "cannot pull localhost:1/a",
+    );
 }
 
 #[tokio::test]

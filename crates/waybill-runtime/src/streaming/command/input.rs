@@ -1,34 +1,31 @@
 //! From the client to the process.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
-use bytes::{Buf, Bytes};
-use tokio::time::sleep;
+use bytes::Bytes;
 use waybill_stream::command::{CommandEvent, CommandReader};
 
 use super::{
     super::{
         fds::Stream,
-        session::{Client, End, Words},
+        session::{Client, End, Words, feed},
     },
     process::{Input, Stdin},
 };
-
-/// How often a client that waits for the process to read gets a sign of life; as often as it asks.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// Does what the client says, until it says nothing more.
 pub(super) async fn listen(
     input: &mut Input,
     words: &mut Words<CommandReader>,
     client: &Client,
+    sign_of_life: Duration,
 ) -> End {
     loop {
         match words.next().await {
             Ok(CommandEvent::Stdin(payload)) => {
-                input.stdin.feed(payload.into_bytes(), client).await;
+                input.stdin.feed(payload.into_bytes(), client, sign_of_life).await;
             }
-            Ok(CommandEvent::StdinEnd) => input.stdin.end(client).await,
+            Ok(CommandEvent::StdinEnd) => input.stdin.end(client, sign_of_life).await,
             Ok(CommandEvent::Resize(size)) => input.resize(size),
             Ok(CommandEvent::Ping(payload)) => client.pong(payload),
             Ok(CommandEvent::Close(close)) => return End::Left(close),
@@ -42,38 +39,26 @@ pub(super) async fn listen(
 
 impl Stdin {
     /// Writes all of `bytes`, at the process's pace.
-    async fn feed(&mut self, bytes: Bytes, client: &Client) {
-        let written = match self {
+    async fn feed(&mut self, bytes: Bytes, client: &Client, sign_of_life: Duration) {
+        let stream: &Stream = match self {
             Self::None => return,
-            Self::Pipe(pipe) => write(pipe, bytes, client).await,
-            Self::Terminal(terminal) => write(terminal, bytes, client).await,
+            Self::Pipe(pipe) => pipe,
+            Self::Terminal(terminal) => terminal,
         };
-        if written.is_err() {
+        if feed(bytes, stream, client, sign_of_life).await.is_err() {
             // The process has closed its end, as it may. What follows is dropped.
             *self = Self::None;
         }
     }
 
     /// The client has no more.
-    async fn end(&mut self, client: &Client) {
+    async fn end(&mut self, client: &Client, sign_of_life: Duration) {
         if let Self::Terminal(terminal) = self
             && let Some(end) = terminal.end_of_input()
         {
-            let _ = write(terminal, Bytes::copy_from_slice(&[end]), client).await;
+            let end = Bytes::copy_from_slice(&[end]);
+            self.feed(end, client, sign_of_life).await;
         }
         *self = Self::None;
     }
-}
-
-/// While the process does not read, nothing that the client sends is read either, its pings included.
-/// So it gets pongs without asking, and if it is gone they fail and end the session.
-async fn write(stream: &Stream, mut bytes: Bytes, client: &Client) -> io::Result<()> {
-    while !bytes.is_empty() {
-        tokio::select! {
-            biased;
-            written = stream.write(&bytes) => bytes.advance(written?),
-            () = sleep(SIGN_OF_LIFE) => client.pong(Bytes::new()),
-        }
-    }
-    Ok(())
 }

@@ -1,0 +1,1 @@
+//! Sandboxes and their namespaces.
