@@ -5,6 +5,7 @@ mod apiserver;
 mod envfile;
 mod log;
 mod login;
+mod runtime;
 
 use std::{
     io::{self, Write},
@@ -13,6 +14,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use waybill_core::chain::Chain;
+use waybill_runtime::engine::Spawner;
 
 /// Carries environment variables, and the identity behind an exec session, into containers.
 #[derive(Parser)]
@@ -27,9 +29,12 @@ enum Command {
     Apiserver(apiserver::Args),
     Envfile(envfile::Args),
     Login(login::Args),
+    Runtime(runtime::Args),
 }
 
 fn main() -> ExitCode {
+    // A process that the runtime started for itself goes no further.
+    Spawner::serve_if_asked();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
@@ -42,6 +47,7 @@ fn main() -> ExitCode {
         Command::Apiserver(args) => apiserver::run(args),
         Command::Envfile(args) => envfile::run(args),
         Command::Login(args) => login::run(&args),
+        Command::Runtime(args) => runtime::run(args),
     };
     match result {
         Ok(outcome) => outcome.into(),

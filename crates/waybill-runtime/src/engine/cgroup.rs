@@ -14,6 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use libcgroups::common::{CgroupConfig, CgroupManager, ControllerOpt, create_cgroup_manager};
+use oci_spec::runtime::LinuxResources;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat},
@@ -91,6 +93,16 @@ impl Hierarchies {
             .map(|legacy| legacy.mount.as_path())
     }
 
+    /// Whether there is such a cgroup, relative to the root.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.unified.join(path).exists()
+    }
+
+    /// Whether the unified hierarchy is the only one.
+    pub(super) fn is_unified(&self) -> bool {
+        self.legacy.is_empty()
+    }
+
     fn roots(&self) -> impl Iterator<Item = &Path> {
         [self.unified.as_path()]
             .into_iter()
@@ -157,6 +169,31 @@ impl Cgroup {
         File::open(self.unified().join("cgroup.events"))
     }
 
+    /// Applies limits; what is not named stays as it is.
+    pub(super) fn apply(&self, resources: &LinuxResources) -> io::Result<()> {
+        let config = CgroupConfig {
+            cgroup_path: self.path(),
+            systemd_cgroup: false,
+            container_name: String::new(),
+        };
+        let manager = create_cgroup_manager(config).map_err(io::Error::other)?;
+        let options = ControllerOpt {
+            resources,
+            disable_oom_killer: false,
+            oom_score_adj: None,
+            freezer_state: None,
+        };
+        manager.apply(&options).map_err(io::Error::other)
+    }
+
+    /// Its directory in each older hierarchy, and the name by which that is mounted.
+    pub(super) fn legacy_directories(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+        self.hierarchies.legacy.iter().filter_map(|legacy| {
+            let name = PathBuf::from(legacy.mount.file_name()?);
+            Some((name, legacy.mount.join(&self.path)))
+        })
+    }
+
     /// Kills every process in it and below it.
     pub(super) fn kill(&self) -> io::Result<()> {
         kill_below(&self.unified())
@@ -198,7 +235,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Removes cgroups that [`Cgroup::missing`] named before, deepest first, as far as nobody else uses them.
+    /// Removes cgroups that did not exist before, given topmost first, as far as nobody else uses them.
     pub(super) fn remove_made(hierarchies: &Hierarchies, made: &[PathBuf]) {
         for relative in made.iter().rev() {
             for root in hierarchies.roots() {
@@ -218,8 +255,9 @@ impl Cgroup {
 
     /// Processor time in nanoseconds, memory, number of processes and its limit.
     pub(super) fn usage(&self) -> io::Result<(u64, MemoryStats, u64, Option<u64>)> {
-        let of =
-            |controller| self.hierarchies.legacy_with(controller).map(|root| root.join(&self.path));
+        let of = |controller| {
+            self.hierarchies.legacy_with(controller).map(|root| root.join(&self.path))
+        };
         let unified = self.unified();
         let cpu = match of("cpuacct") {
             Some(directory) => stats::number(&directory.join("cpuacct.usage"))?,
@@ -234,17 +272,11 @@ impl Cgroup {
         Ok((cpu, memory, stats::number(&pids.join("pids.current"))?, limit))
     }
 
-    /// The cgroups above it that do not exist yet, topmost first, relative to the root.
-    pub(super) fn missing(&self) -> Vec<PathBuf> {
-        let mut missing: Vec<PathBuf> = self
-            .path
-            .ancestors()
-            .skip(1)
-            .filter(|above| !self.hierarchies.unified.join(above).exists())
-            .map(Path::to_owned)
-            .collect();
-        missing.reverse();
-        missing
+    /// The cgroups above it, topmost first, relative to the root.
+    pub(super) fn above(&self) -> impl Iterator<Item = PathBuf> {
+        let mut above: Vec<PathBuf> = self.path.ancestors().skip(1).map(Path::to_owned).collect();
+        above.reverse();
+        above.into_iter().filter(|path| !path.as_os_str().is_empty())
     }
 
     pub(super) fn hierarchies(&self) -> &Hierarchies {
@@ -345,11 +377,7 @@ fn kill_below(directory: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).open(directory.join("cgroup.kill")) {
         Ok(mut file) => file.write_all(b"1"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if directory.exists() {
-                kill_one_by_one(directory)
-            } else {
-                Ok(())
-            }
+            if directory.exists() { kill_one_by_one(directory) } else { Ok(()) }
         }
         Err(error) => Err(error),
     }
@@ -474,7 +502,10 @@ mod tests {
         let hybrid = Hierarchies::parse(HYBRID).unwrap();
         assert_eq!(hybrid.unified, Path::new("/sys/fs/cgroup/unified"));
         assert_eq!(hybrid.legacy.len(), 2);
-        assert_eq!(hybrid.legacy_with("cpuacct"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
+        assert_eq!(
+            hybrid.legacy_with("cpuacct"),
+            Some(Path::new("/sys/fs/cgroup/cpu,cpuacct"))
+        );
         assert_eq!(hybrid.legacy_with("memory"), None);
         let unified = "29 25 0:8 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
         let unified = Hierarchies::parse(unified).unwrap();

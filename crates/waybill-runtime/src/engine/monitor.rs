@@ -10,6 +10,7 @@ mod creator;
 mod log;
 mod session;
 mod streams;
+mod view;
 
 use std::{
     collections::HashMap,
@@ -69,6 +70,7 @@ pub(super) fn run(first: OwnedFd, directory: &Path) -> io::Result<()> {
         streams: Streams::default(),
         sessions: Vec::new(),
         ending_since: None,
+        failed: false,
     };
     monitor.listener.set_nonblocking(true)?;
     monitor.serve()
@@ -84,6 +86,8 @@ struct Monitor {
     streams: Streams,
     sessions: Vec<Session>,
     ending_since: Option<Instant>,
+    /// Whether the container could not be made.
+    failed: bool,
 }
 
 /// A container that is being made.
@@ -132,13 +136,10 @@ impl Monitor {
             Some(container) => {
                 matches!(container.phase, Phase::Ended(_))
                     && !self.streams.is_busy()
-                    && self
-                        .connections
-                        .iter()
-                        .all(|(_, one)| !one.interest().contains(PollFlags::OUT))
+                    && self.connections.iter().all(|(_, one)| !one.interest().contains(PollFlags::OUT))
             }
             // Nobody can ask for a container any more, or making it failed and that was said.
-            None => self.creation.is_none() && self.connections.is_empty(),
+            None => self.creation.is_none() && (self.failed || self.connections.is_empty()),
         }
     }
 
@@ -234,8 +235,9 @@ impl Monitor {
     }
 
     fn serve_connection(&mut self, id: u64, flags: PollFlags) {
-        let connection =
-            |monitor: &mut Self| monitor.connections.iter().position(|(other, _)| *other == id);
+        let connection = |monitor: &mut Self| {
+            monitor.connections.iter().position(|(other, _)| *other == id)
+        };
         if flags.contains(PollFlags::OUT) {
             let Some(at) = connection(self) else { return };
             if self.connections.get_mut(at).is_some_and(|(_, one)| one.flush().is_err()) {
@@ -259,14 +261,12 @@ impl Monitor {
         let Ok(Numbered { number, request }) = frame.parse() else { return };
         let asked_by = (connection, number);
         let result = match request {
-            Request::Create(request) => {
-                self.create(asked_by, request, frame.block()).map(|()| None)
-            }
+            Request::Create(request) => self.create(asked_by, request, frame.block()).map(|()| None),
             Request::Start => self.start(asked_by).map(|()| None),
-            Request::Signal { signal } => {
-                self.signal(signal).map(|()| Some((Reply::Done, Vec::new())))
+            Request::Signal { signal } => self.signal(signal).map(|()| Some((Reply::Done, Vec::new()))),
+            Request::Exec(request) => {
+                self.exec(asked_by, request, frame.block()).map(|()| None)
             }
-            Request::Exec(request) => self.exec(asked_by, request, frame.block()).map(|()| None),
             Request::Attach { stdin } => self.attach(stdin).map(Some),
             Request::ReopenLog => self.reopen_log().map(|()| Some((Reply::Done, Vec::new()))),
         };
@@ -279,9 +279,7 @@ impl Monitor {
 
     fn reply(&mut self, (connection, number): (u64, u64), reply: Reply, fds: Vec<OwnedFd>) {
         let message = FromMonitor::Reply { number, reply };
-        let Some(at) = self.connections.iter().position(|(id, _)| *id == connection) else {
-            return;
-        };
+        let Some(at) = self.connections.iter().position(|(id, _)| *id == connection) else { return };
         if self.connections.get_mut(at).is_some_and(|(_, one)| one.send(&message, fds).is_err()) {
             self.connections.remove(at);
         }
@@ -329,7 +327,9 @@ impl Monitor {
         status.set_nonblocking(true)?;
         let plan = creator::Plan {
             settings: request.settings.clone(),
-            entrances: cgroup.entrances()?,
+            cgroup: cgroup.clone(),
+            resources: request.resources.clone(),
+            cgroup_view: request.cgroup_view.clone(),
             environment: Block::from(environment.to_vec()),
             stdio: container_stdio,
             outcome: creator_outcome.into(),
@@ -400,8 +400,7 @@ impl Monitor {
             }
             Err(reason) => {
                 self.reply(asked_by, Reply::Failed(Failure::Create(reason)), Vec::new());
-                // Nothing is left to do but to be told goodbye.
-                self.streams = Streams::default();
+                self.failed = true;
             }
         }
     }
@@ -485,9 +484,8 @@ impl Monitor {
         match container.phase {
             // The process was not reaped, so its number is still its own.
             Phase::Created | Phase::Starting { .. } | Phase::Running { .. } => {
-                sys::kill(container.pid, signal).map_err(|error| {
-                    Failure::Refused(format!("cannot send signal {signal}: {error}"))
-                })
+                sys::kill(container.pid, signal)
+                    .map_err(|error| Failure::Refused(format!("cannot send signal {signal}: {error}")))
             }
             Phase::Ending { .. } | Phase::Ended(_) => Ok(()),
         }
@@ -568,7 +566,7 @@ impl Monitor {
         if let Some(creation) = self.creation.take() {
             let reason = "its creator died; the machine may be out of memory".to_owned();
             self.reply(creation.asked_by, Reply::Failed(Failure::Create(reason)), Vec::new());
-            self.streams = Streams::default();
+            self.failed = true;
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use oci_spec::runtime::{LinuxNamespaceType, Spec};
+use oci_spec::runtime::{LinuxNamespaceType, LinuxResources, Spec};
 
 use super::{
     EngineError, ExecRequest, Stdio,
@@ -19,6 +19,9 @@ pub(super) struct Prepared {
     pub(super) settings: Settings,
     pub(super) program: Vec<u8>,
     pub(super) cgroup: Cgroup,
+    pub(super) resources: Option<LinuxResources>,
+    /// See `CreateRequest`.
+    pub(super) cgroup_view: Option<PathBuf>,
     pub(super) machine_pids: bool,
     pub(super) warnings: Vec<String>,
 }
@@ -36,9 +39,15 @@ pub(super) fn prepare(
         EngineError::Io { action: "read", path: PathBuf::from("/proc/self/status"), source }
     })?;
     if !dropped.is_empty() {
-        warnings
-            .push(format!("this runtime does not have, and cannot give: {}", dropped.join(", ")));
+        warnings.push(format!("this runtime does not have, and cannot give: {}", dropped.join(", ")));
     }
+    let cgroup_view = translate_cgroup_mount(&mut spec, hierarchies)?;
+    // We make the cgroup and limit it ourselves.
+    let resources = spec.linux_mut().as_mut().and_then(|linux| {
+        let resources = linux.resources().clone();
+        linux.set_resources(None);
+        resources
+    });
     let process = spec.process_mut().as_mut().ok_or_else(|| invalid("the spec has no process"))?;
     if process.env().as_ref().is_some_and(|env| !env.is_empty()) {
         return Err(invalid("the environment must not be part of the spec"));
@@ -58,7 +67,7 @@ pub(super) fn prepare(
     process.set_terminal(Some(stdio.tty));
     // libcontainer fails where the kernel refuses a lower score; the creator sets it instead.
     process.set_oom_score_adj(None);
-    Ok(Prepared { spec, settings, program, cgroup, machine_pids, warnings })
+    Ok(Prepared { spec, settings, program, cgroup, resources, cgroup_view, machine_pids, warnings })
 }
 
 fn check_linux(spec: &Spec, hierarchies: &Hierarchies) -> Result<Cgroup, EngineError> {
@@ -77,12 +86,42 @@ fn check_linux(spec: &Spec, hierarchies: &Hierarchies) -> Result<Cgroup, EngineE
     }
     let path = linux.cgroups_path().clone().unwrap_or_default();
     Cgroup::new(hierarchies, &path).ok_or_else(|| EngineError::Invalid {
-        reason: format!(
-            "the cgroup path {:?} is not an absolute path below the root",
-            path.display()
-        ),
+        reason: format!("the cgroup path {:?} is not an absolute path below the root", path.display()),
     })
 }
+
+/// Turns the one mount of cgroups that a spec asks for into what this machine has. On one with older hierarchies
+/// that is a directory which the creator puts together; its path is returned.
+fn translate_cgroup_mount(
+    spec: &mut Spec,
+    hierarchies: &Hierarchies,
+) -> Result<Option<PathBuf>, EngineError> {
+    let Some(mut mounts) = spec.mounts().clone() else { return Ok(None) };
+    let mut asked = mounts.iter_mut().filter(|mount| mount.typ().as_deref() == Some("cgroup"));
+    let Some(mount) = asked.next() else { return Ok(None) };
+    if asked.next().is_some() {
+        return Err(invalid("cgroups are mounted more than once"));
+    }
+    let view = if hierarchies.is_unified() {
+        mount.set_typ(Some("cgroup2".to_owned()));
+        None
+    } else {
+        let mut options = mount.options().clone().unwrap_or_default();
+        if options.iter().any(|option| option == "ro") {
+            options.push("rro".to_owned());
+        }
+        options.push("rbind".to_owned());
+        mount.set_typ(Some("bind".to_owned()));
+        mount.set_source(Some(PathBuf::from(VIEW)));
+        mount.set_options(Some(options));
+        Some(PathBuf::from(VIEW))
+    };
+    spec.set_mounts(Some(mounts));
+    Ok(view)
+}
+
+/// Exists only in the mount namespace in which libcontainer runs.
+const VIEW: &str = "/sys/fs/cgroup/container";
 
 fn has_namespace(spec: &Spec, kind: LinuxNamespaceType) -> bool {
     let namespaces = spec.linux().as_ref().and_then(|linux| linux.namespaces().as_ref());

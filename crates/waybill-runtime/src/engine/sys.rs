@@ -10,10 +10,15 @@ use std::{
     marker::PhantomData,
     mem,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    path::Path,
     ptr,
 };
 
-use rustix::{process::Pid, thread::UnshareFlags};
+use rustix::{
+    mount::{OpenTreeFlags, open_tree},
+    process::Pid,
+    thread::UnshareFlags,
+};
 
 /// Which side of a fork this is.
 pub(super) enum Fork {
@@ -116,8 +121,9 @@ pub(super) fn close_from_on_exec(first: RawFd) -> io::Result<()> {
 
 fn close_range(first: RawFd, flags: u32) -> io::Result<()> {
     // SAFETY: plain numbers. Owners of the closed descriptors are never dropped: the callers end by exec or `exit_now`.
-    let result =
-        unsafe { libc::syscall(libc::SYS_close_range, first.unsigned_abs(), u32::MAX, flags) };
+    let result = unsafe {
+        libc::syscall(libc::SYS_close_range, first.unsigned_abs(), u32::MAX, flags)
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -184,20 +190,28 @@ pub(super) fn raise_loopback() -> io::Result<()> {
     }
     request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(1);
     // SAFETY: the kernel reads one `ifreq`, which outlives the call.
-    let result =
-        unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    let result = unsafe {
+        libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Opens this process's own program on a read-only mount that belongs to no namespace. A process that runs from it
-/// can be found by a container without giving it a way to write to the program (CVE-2019-5736).
-pub(super) fn open_program_read_only(program: &std::path::Path) -> io::Result<OwnedFd> {
-    use rustix::mount::{OpenTreeFlags, open_tree};
+/// Opens a program on a read-only mount that belongs to no namespace. A process that runs from it can be found by a
+/// container without giving it a way to write to the program (CVE-2019-5736).
+pub(super) fn open_program_read_only(program: &Path) -> io::Result<OwnedFd> {
+    clone_mount(program, libc::MOUNT_ATTR_RDONLY)
+}
+
+/// Opens a copy of the mount at `path`, with that as its root, which belongs to no namespace yet.
+pub(super) fn clone_mount(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let mount = open_tree(rustix::fs::CWD, program, flags)?;
+    let mount = open_tree(rustix::fs::CWD, path, flags)?;
+    if attributes == 0 {
+        return Ok(mount);
+    }
     // SAFETY: all-zero attributes change nothing.
-    let mut attributes: libc::mount_attr = unsafe { mem::zeroed() };
-    attributes.attr_set = libc::MOUNT_ATTR_RDONLY;
+    let mut change: libc::mount_attr = unsafe { mem::zeroed() };
+    change.attr_set = attributes;
     // SAFETY: the path is empty and NUL-terminated, the structure outlives the call and its size is passed.
     let result = unsafe {
         libc::syscall(
@@ -205,7 +219,7 @@ pub(super) fn open_program_read_only(program: &std::path::Path) -> io::Result<Ow
             mount.as_raw_fd(),
             c"".as_ptr(),
             libc::AT_EMPTY_PATH,
-            &raw const attributes,
+            &raw const change,
             size_of::<libc::mount_attr>(),
         )
     };

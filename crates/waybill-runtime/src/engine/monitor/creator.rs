@@ -4,9 +4,9 @@
 use std::{
     collections::HashMap,
     ffi::CString,
-    fs::File,
+    io,
     os::fd::{AsFd, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
     rc::Rc,
 };
 
@@ -15,13 +15,16 @@ use libcontainer::{
     syscall::syscall::SyscallType,
     workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError},
 };
-use oci_spec::runtime::Spec;
+use oci_spec::runtime::{LinuxResources, Spec};
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use waybill_core::chain::Chain;
 
-use super::child::{self, Fault, Program};
-use crate::engine::{environment::Block, settings::Settings, sys, wire};
+use super::{
+    child::{self, Fault, Program},
+    view,
+};
+use crate::engine::{cgroup::Cgroup, environment::Block, settings::Settings, sys, wire};
 
 /// The name that libcontainer knows the container by, which is also the directory of its state. The same for all: each
 /// container has a run directory of its own.
@@ -34,7 +37,9 @@ pub(super) const CONSOLE_SOCKET: &str = "console.sock";
 /// What is ready before the fork.
 pub(super) struct Plan {
     pub(super) settings: Settings,
-    pub(super) entrances: Vec<File>,
+    pub(super) cgroup: Cgroup,
+    pub(super) resources: Option<LinuxResources>,
+    pub(super) cgroup_view: Option<PathBuf>,
     pub(super) environment: Block,
     /// The container's ends, or `None` for a terminal.
     pub(super) stdio: Option<[OwnedFd; 3]>,
@@ -53,14 +58,12 @@ pub(super) enum Outcome {
 
 /// Runs in the child and does not come back. The current directory is the container's run directory.
 pub(super) fn run(plan: Plan) -> ! {
-    let Plan { settings, entrances, environment, stdio, outcome, status } = plan;
-    let result = child::enter_cgroups(&entrances)
-        .map_err(|error| format!("cannot enter the container's cgroups: {error}"))
-        .and_then(|()| {
-            let mut keep = vec![outcome.as_fd(), status.as_fd()];
-            keep.extend(stdio.iter().flatten().map(OwnedFd::as_fd));
-            sys::close_all_but(&keep).map_err(|error| error.to_string())
-        })
+    let Plan { settings, cgroup, resources, cgroup_view, environment, stdio, outcome, status } = plan;
+    let mut keep = vec![outcome.as_fd(), status.as_fd()];
+    keep.extend(stdio.iter().flatten().map(OwnedFd::as_fd));
+    let result = sys::close_all_but(&keep)
+        .and_then(|()| enter(&cgroup, resources.as_ref(), cgroup_view.as_deref()))
+        .map_err(|error| format!("cannot enter the container's cgroups: {}", Chain(&error)))
         .and_then(|()| create(&settings, environment, stdio, status));
     let message = match result {
         Ok((pid, warnings)) => Outcome::Created { pid, warnings },
@@ -70,6 +73,19 @@ pub(super) fn run(plan: Plan) -> ! {
         let _ = message.send(outcome.as_fd());
     }
     sys::exit_now(0)
+}
+
+/// The unified hierarchy was entered by the fork.
+fn enter(
+    cgroup: &Cgroup,
+    resources: Option<&LinuxResources>,
+    view: Option<&Path>,
+) -> io::Result<()> {
+    if let Some(resources) = resources {
+        cgroup.apply(resources)?;
+    }
+    child::enter_cgroups(&cgroup.entrances()?)?;
+    view::hide_cgroups(cgroup, view)
 }
 
 fn create(
@@ -86,8 +102,7 @@ fn create(
     rustix::thread::set_thread_groups(&[]).map_err(|error| error.to_string())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
-    let executor =
-        Workload { environment: Rc::new(environment), status: Rc::new(status), uid: settings.uid };
+    let executor = Workload { environment: Rc::new(environment), status: Rc::new(status), uid: settings.uid };
     let pid = build(&directory, executor, stdio).map_err(|error| Chain(&error).to_string())?;
     Ok((pid, warnings))
 }
@@ -106,12 +121,8 @@ fn build(
         }
         None => builder.with_console_socket(Some(directory.join(CONSOLE_SOCKET))),
     };
-    let container = builder
-        .as_init(directory)
-        .with_systemd(false)
-        .with_detach(true)
-        .as_sibling(true)
-        .build()?;
+    let container =
+        builder.as_init(directory).with_systemd(false).with_detach(true).as_sibling(true).build()?;
     Ok(container.pid().map_or(0, |pid| pid.as_raw()))
 }
 

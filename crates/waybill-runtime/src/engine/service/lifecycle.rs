@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use libcgroups::common::{CgroupConfig, CgroupManager, ControllerOpt, create_cgroup_manager};
 use oci_spec::runtime::LinuxResources;
 
 use super::{Engine, Entry, Result, blocking, io_error};
@@ -37,9 +36,16 @@ impl Engine {
         let entry = self.reserve(id, &prepared)?;
         let block = environment::block_of(&[], &[&env]);
         drop(env);
-        let Prepared { spec, settings, program, machine_pids, .. } = prepared;
-        let request =
-            CreateRequest { cgroup: entry.cgroup.path(), stdio, settings, program, machine_pids };
+        let Prepared { spec, settings, program, resources, cgroup_view, machine_pids, .. } = prepared;
+        let request = CreateRequest {
+            cgroup: entry.cgroup.path(),
+            resources,
+            cgroup_view,
+            stdio,
+            settings,
+            program,
+            machine_pids,
+        };
         let made = async {
             let client = self.start_monitor(&entry, spec).await?;
             entry.connect(Arc::clone(&client));
@@ -66,7 +72,15 @@ impl Engine {
             return Err(taken());
         }
         let directory = self.run_dir.join("containers").join(id);
-        let made = prepared.cgroup.missing();
+        // Those that another container made are also ours: whichever goes last removes them.
+        let made = prepared
+            .cgroup
+            .above()
+            .filter(|above| {
+                !prepared.cgroup.hierarchies().has(above)
+                    || entries.values().any(|other| other.made.contains(above))
+            })
+            .collect();
         let entry =
             Arc::new(Entry::new(id, directory, prepared.cgroup.clone(), made, State::Created));
         entries.insert(id.to_owned(), Arc::clone(&entry));
@@ -135,28 +149,12 @@ impl Engine {
         if matches!(entry.state(), State::Exited(_)) {
             return Err(entry.wrong_state("exited", "it must not have ended"));
         }
-        let path = entry.cgroup.path();
         blocking(move || {
-            apply_limits(&path, &resources).map_err(io_error("change the limits of", &path))
+            let path = entry.cgroup.path();
+            entry.cgroup.apply(&resources).map_err(io_error("change the limits of", &path))
         })
         .await
     }
-}
-
-fn apply_limits(path: &Path, resources: &LinuxResources) -> io::Result<()> {
-    let config = CgroupConfig {
-        cgroup_path: path.to_owned(),
-        systemd_cgroup: false,
-        container_name: String::new(),
-    };
-    let manager = create_cgroup_manager(config).map_err(io::Error::other)?;
-    let options = ControllerOpt {
-        resources,
-        disable_oom_killer: false,
-        oom_score_adj: None,
-        freezer_state: None,
-    };
-    manager.apply(&options).map_err(io::Error::other)
 }
 
 /// Removes everything of a container but what others put into its directory, such as a mounted root file system.

@@ -13,7 +13,10 @@ use std::{
 use rustix::mount::MountFlags;
 
 use super::{
-    Engine, Entry, Result, blocking, container::exit_of, io_error, lifecycle::make_directory,
+    Engine, Entry, Result, blocking,
+    container::exit_of,
+    io_error,
+    lifecycle::make_directory,
 };
 use crate::engine::{
     State,
