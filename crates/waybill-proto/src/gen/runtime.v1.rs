@@ -5227,7 +5227,7 @@ pub mod image_service_client {
                 .insert(GrpcMethod::new("runtime.v1.ImageService", "PullImage"));
             self.inner.unary(req, path, codec).await
         }
-        /// Removes the image under all its names. Removing twice succeeds.
+        /// By id, the image goes with all its names; by a name, with its last one. Twice is fine.
         pub async fn remove_image(
             &mut self,
             request: impl tonic::IntoRequest<super::RemoveImageRequest>,
@@ -5326,7 +5326,7 @@ pub mod image_service_server {
             tonic::Response<super::PullImageResponse>,
             tonic::Status,
         >;
-        /// Removes the image under all its names. Removing twice succeeds.
+        /// By id, the image goes with all its names; by a name, with its last one. Twice is fine.
         async fn remove_image(
             &self,
             request: tonic::Request<super::RemoveImageRequest>,

@@ -28,16 +28,9 @@ use waybill_proto::{
 };
 
 use super::{
-    Clock, Cri,
-    error::CriError,
-    events::Events,
-    images::{Archives, ImagesOfCri},
-    machine::Machine,
-    service::Runtime,
-    sessions::SessionService,
-    stats::Samples,
-    status::Network,
-    store::Store,
+    Clock, Cri, error::CriError, events::Events, image::ImageService,
+    image_transfer::ImageTransfer, machine::Machine, service::Runtime, sessions::SessionService,
+    stats::Samples, status::Network, store::Store,
 };
 use crate::{
     engine::{Engine, EngineError, Spawner},
@@ -217,12 +210,13 @@ async fn serve(
     });
     let runtime = RuntimeServiceServer::new(Runtime(Arc::clone(&cri)))
         .max_decoding_message_size(MESSAGE_BYTES);
-    let images = ImageServiceServer::new(ImagesOfCri(Arc::clone(&cri)))
-        .max_decoding_message_size(MESSAGE_BYTES);
+    let images = ImageService::new(cri.images.clone(), Arc::clone(&cri.clock), cri.tasks.clone());
+    let images = ImageServiceServer::new(images).max_decoding_message_size(MESSAGE_BYTES);
+    let transfer = ImageTransfer::new(cri.images.clone(), cri.tasks.clone());
     transport::Server::builder()
         .add_service(runtime)
         .add_service(images)
-        .add_service(ImagesServer::new(Archives(Arc::clone(&cri))))
+        .add_service(ImagesServer::new(transfer))
         .add_service(SessionsServer::new(SessionService(cri)))
         .serve_with_incoming_shutdown(connections, stop.cancelled_owned())
         .await
