@@ -4,3 +4,4 @@
 
 mod envfile;
 mod run;
+mod runtime;
