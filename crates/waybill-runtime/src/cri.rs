@@ -29,7 +29,7 @@ mod store;
 
 use std::{path::PathBuf, sync::Arc};
 
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_core::env::{name::EnvName, value::EnvValue};
 
 pub use self::{
@@ -61,6 +61,8 @@ struct Cri {
     exec_env: Vec<(String, Vec<u8>)>,
     clock: Clock,
     tasks: TaskTracker,
+    /// Cancelled when the runtime stops.
+    stop: CancellationToken,
 }
 
 impl Cri {

@@ -93,7 +93,7 @@ impl Cri {
         let cleaned = self.blocking(move || Ok(cri.images.clean(&ours)?)).await;
         match cleaned {
             Ok(ids) if !ids.is_empty() => {
-                info!(count = ids.len(), "old root file systems are removed")
+                info!(count = ids.len(), "old root file systems are removed");
             }
             Ok(_) => {}
             Err(error) => warn!(error = %Chain(&error), "old root file systems are left"),

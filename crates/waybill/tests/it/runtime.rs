@@ -51,7 +51,8 @@ async fn client(directory: &TempDir) -> RuntimeServiceClient<tonic::transport::C
     RuntimeServiceClient::new(Endpoint::try_from(address).unwrap().connect().await.unwrap())
 }
 
-#[tokio::test]
+/// The client says goodbye while we wait for the runtime, so it needs a thread of its own.
+#[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_serves_until_it_is_told_to_stop_and_comes_back_after_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mut child) = start(&directory) else { return };
