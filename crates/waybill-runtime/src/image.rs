@@ -10,6 +10,8 @@ mod compress;
 mod digest;
 mod error;
 mod export;
+#[doc(hidden)]
+pub mod fuzzing;
 mod layer;
 mod layout;
 mod limits;

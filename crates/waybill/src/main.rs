@@ -3,6 +3,7 @@
 
 mod apiserver;
 mod envfile;
+mod image;
 mod log;
 mod login;
 mod runtime;
@@ -28,6 +29,7 @@ struct Cli {
 enum Command {
     Apiserver(apiserver::Args),
     Envfile(envfile::Args),
+    Image(image::Args),
     Login(login::Args),
     Runtime(runtime::Args),
 }
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Apiserver(args) => apiserver::run(args),
         Command::Envfile(args) => envfile::run(args),
+        Command::Image(args) => image::run(args),
         Command::Login(args) => login::run(&args),
         Command::Runtime(args) => runtime::run(args),
     };

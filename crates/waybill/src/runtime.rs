@@ -110,7 +110,7 @@ fn nanoseconds() -> i64 {
 }
 
 /// `unix:///path`, or a path alone.
-fn parse_socket(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn parse_socket(text: &str) -> Result<PathBuf, String> {
     let path = text.strip_prefix("unix://").unwrap_or(text);
     if !path.starts_with('/') {
         return Err("expected unix:///PATH with an absolute path".to_owned());

@@ -121,9 +121,8 @@ pub(super) fn close_from_on_exec(first: RawFd) -> io::Result<()> {
 
 fn close_range(first: RawFd, flags: u32) -> io::Result<()> {
     // SAFETY: plain numbers. Owners of the closed descriptors are never dropped: the callers end by exec or `exit_now`.
-    let result = unsafe {
-        libc::syscall(libc::SYS_close_range, first.unsigned_abs(), u32::MAX, flags)
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_close_range, first.unsigned_abs(), u32::MAX, flags) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -190,9 +189,8 @@ pub(super) fn raise_loopback() -> io::Result<()> {
     }
     request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(1);
     // SAFETY: the kernel reads one `ifreq`, which outlives the call.
-    let result = unsafe {
-        libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
-    };
+    let result =
+        unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

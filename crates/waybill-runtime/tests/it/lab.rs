@@ -86,12 +86,7 @@ impl Lab {
         ContainerRequest {
             spec: self.spec(id, arguments),
             env: variables(&[("PATH", "/bin"), ("BASE", "line"), ("OVER", "container")]),
-            stdio: Stdio {
-                stdin: false,
-                stdin_once: false,
-                tty: false,
-                log: Some(self.log(id)),
-            },
+            stdio: Stdio { stdin: false, stdin_once: false, tty: false, log: Some(self.log(id)) },
         }
     }
 
@@ -226,9 +221,7 @@ impl Lab {
         let directory = self.run_dir().canonicalize().unwrap().join("containers").join(id);
         pids()
             .into_iter()
-            .find(|pid| {
-                fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory)
-            })
+            .find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory))
             .unwrap()
     }
 }
@@ -356,7 +349,12 @@ fn mounts() -> Vec<Mount> {
             &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"],
         ),
         mount("/sys", "sysfs", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
-        mount("/sys/fs/cgroup", "cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime", "ro"]),
+        mount(
+            "/sys/fs/cgroup",
+            "cgroup",
+            "cgroup",
+            &["nosuid", "noexec", "nodev", "relatime", "ro"],
+        ),
     ]
 }
 

@@ -3,5 +3,6 @@
 #![cfg(test)]
 
 mod envfile;
+mod image;
 mod run;
 mod runtime;

@@ -75,18 +75,23 @@ impl Session {
     ) -> Result<Self, Failure> {
         let invalid = |text: &str| Failure::Refused(text.to_owned());
         let strings = || environment::strings(block);
-        let argv: Vec<CString> =
-            strings().take(request.arguments).filter_map(|string| CString::new(string).ok()).collect();
+        let argv: Vec<CString> = strings()
+            .take(request.arguments)
+            .filter_map(|string| CString::new(string).ok())
+            .collect();
         let variables = || strings().skip(request.arguments);
         let caller = variables().take(request.caller_variables);
         let runtime = variables().skip(request.caller_variables);
         let environment = environment::merge(&container.environment, caller, runtime)
             .ok_or_else(|| invalid("a variable has no name"))?;
-        let program = Program::new(argv, &environment).ok_or_else(|| invalid("no program is given"))?;
+        let program =
+            Program::new(argv, &environment).ok_or_else(|| invalid("no program is given"))?;
         let name = program.argv.first().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
 
-        let failed = |error: io::Error| Failure::Refused(format!("cannot start a session: {error}"));
-        let cgroup = SessionCgroup::create(&container.cgroup_directory, &request.session).map_err(failed)?;
+        let failed =
+            |error: io::Error| Failure::Refused(format!("cannot start a session: {error}"));
+        let cgroup =
+            SessionCgroup::create(&container.cgroup_directory, &request.session).map_err(failed)?;
         let (stdio, theirs) = streams(container, &request).map_err(failed)?;
         let (status, child_status) = UnixStream::pair().map_err(failed)?;
         let plan = Plan {

@@ -110,9 +110,7 @@ impl Entry {
 
     fn failed(&self, failure: Failure) -> EngineError {
         match failure {
-            Failure::Refused(reason) => {
-                EngineError::Refused { id: self.id.clone(), reason }
-            }
+            Failure::Refused(reason) => EngineError::Refused { id: self.id.clone(), reason },
             Failure::Create(reason) => EngineError::Create { id: self.id.clone(), reason },
             Failure::Exec { code, message } => EngineError::Exec(ExecFault { code, message }),
         }

@@ -156,7 +156,8 @@ impl SessionProcess {
     pub async fn kill(&self) -> Result<()> {
         let (cgroup, id) = (self.cgroup.clone(), self.id.clone());
         blocking(move || {
-            cgroup::kill_session(&cgroup, &id).map_err(io_error("kill a session of", &cgroup.path()))
+            cgroup::kill_session(&cgroup, &id)
+                .map_err(io_error("kill a session of", &cgroup.path()))
         })
         .await
     }

@@ -13,10 +13,7 @@ use std::{
 use rustix::mount::MountFlags;
 
 use super::{
-    Engine, Entry, Result, blocking,
-    container::exit_of,
-    io_error,
-    lifecycle::make_directory,
+    Engine, Entry, Result, blocking, container::exit_of, io_error, lifecycle::make_directory,
 };
 use crate::engine::{
     State,

@@ -282,3 +282,51 @@ fn directories_that_are_only_implied_look_as_they_do_below() {
     assert_eq!(top.stat("home/me").mode() & 0o7777, 0o700);
     assert_eq!(top.stat("home").mode() & 0o7777, 0o755);
 }
+
+mod hostile {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few names, so that entries meet one another.
+    fn path() -> impl Strategy<Value = String> {
+        let part =
+            prop::sample::select(vec!["a", "b", "c", ".", "..", ".wh.a", ".wh..wh..opq", ""]);
+        prop::collection::vec(part, 1..5).prop_map(|parts| parts.join("/"))
+    }
+
+    fn entry() -> impl Strategy<Value = (u8, String, String)> {
+        let target = prop_oneof![
+            path(),
+            path().prop_map(|path| format!("/{path}")),
+            Just("../secret".to_owned()),
+            Just("../../../../../etc".to_owned()),
+        ];
+        (0_u8..6, path(), target)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// Whatever order links, whiteouts and files come in, the neighbours of a layer are safe.
+        #[test]
+        fn no_archive_reaches_outside(entries in prop::collection::vec(entry(), 1..12)) {
+            if !is_root() {
+                return Ok(());
+            }
+            let place = Place::new();
+            let mut archive = Tarball::new();
+            for (kind, path, target) in entries {
+                archive = match kind {
+                    0 => archive.file(&path, b"content"),
+                    1 => archive.directory(&path, 0o755),
+                    2 => archive.hard_link(&path, &target),
+                    3 => archive.device(&path, b'3', 0, 0),
+                    _ => archive.symlink(&path, &target),
+                };
+            }
+            let _ = place.extract(archive);
+            place.assert_nothing_outside();
+        }
+    }
+}
