@@ -49,9 +49,6 @@ pub enum SpdyError {
     /// Clients open odd streams, each once.
     #[error("a stream has an id that is even, or was used")]
     StreamId,
-    /// A client has at most this many streams at once.
-    #[error("more than {0} streams are open")]
-    TooMany(usize),
     /// A stream that the session has no use for.
     #[error("a stream is of no known type, or a second one of its type")]
     StreamType,

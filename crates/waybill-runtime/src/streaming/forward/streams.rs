@@ -34,10 +34,11 @@ use super::{
 };
 
 /// Connections that a client may have at once.
-const MOST: usize = 1_000;
+const MOST: usize = 500;
 
-/// Pieces of at most 64 KiB that wait for a connection, so that a slow one does not stop the others.
-const QUEUE: usize = 8;
+/// Pieces of at most 64 KiB that wait for a connection, so that a slow one does not stop the others
+/// at once.
+const QUEUE: usize = 2;
 
 /// Runs a session to its end.
 pub(super) async fn run<B, R, W>(
@@ -130,8 +131,8 @@ impl<B: Backend, W: AsyncWrite + Unpin + Send + 'static> Forward<B, W> {
         };
         let port = number(headers, "port").and_then(|port| u16::try_from(port).ok());
         let port = port.filter(|port| *port > 0).ok_or(SpdyError::StreamType)?;
-        if self.connections.len() >= MOST || self.halves.len() >= MOST {
-            return Err(SpdyError::TooMany(MOST).into());
+        if self.connections.len() + self.halves.len() >= MOST {
+            return Ok(self.client.send_frame(&reset(stream)).await?);
         }
         self.client.send_frame(&reply(stream, !self.replied)).await?;
         self.replied = true;
