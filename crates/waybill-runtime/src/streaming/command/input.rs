@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use waybill_stream::command::{CommandEvent, CommandReader};
+use waybill_stream::{command::CommandEvent, connection::EventReader};
 
 use super::{
     super::{
@@ -14,9 +14,9 @@ use super::{
 };
 
 /// Does what the client says, until it says nothing more.
-pub(super) async fn listen(
+pub(super) async fn listen<E: EventReader<Event = CommandEvent>>(
     input: &mut Input,
-    words: &mut Words<CommandReader>,
+    words: &mut Words<E>,
     client: &Client,
     sign_of_life: Duration,
 ) -> End {
