@@ -26,6 +26,7 @@ mod spec;
 mod stats;
 mod status;
 mod store;
+mod volumes;
 
 use std::{path::PathBuf, sync::Arc};
 

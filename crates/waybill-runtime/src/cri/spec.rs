@@ -34,6 +34,7 @@ pub(crate) use self::{
     profiles::check_sandbox,
     resources::{merge, resources},
     rootfs::Rootfs,
+    sharing::Sharing,
     user::{User, resolve},
 };
 use super::{
