@@ -98,10 +98,12 @@ impl Images {
             };
             only.names = vec![name];
         }
-        let ids = images.iter().map(|image| self.add(&staged, image));
-        let ids = ids.collect::<Result<Vec<_>>>()?;
+        let added: Result<Vec<_>> = images.iter().map(|image| self.add(&staged, image)).collect();
         drop(staged);
-        self.0.collect()?;
+        // Of a bad image nothing stays, and of one that was here already only what was.
+        let collected = self.0.collect();
+        let ids = added?;
+        collected?;
         Ok(ids.iter().filter_map(|id| self.by_id(*id)).collect())
     }
 

@@ -29,6 +29,7 @@ use std::{
 
 use oci_spec::image::ImageConfiguration;
 use rustix::fs::FlockOperation;
+use waybill_core::chain::Chain;
 
 use self::locks::{BlobLocks, LayerLocks};
 use super::{
@@ -318,17 +319,28 @@ impl Store {
         });
         let mut kept = BTreeMap::new();
         for (id, record) in std::mem::take(&mut catalog.images) {
-            let missing = record.blobs.keys().find(|blob| !self.has_blob(**blob));
-            if let Some(blob) = missing {
-                tracing::warn!(image = %id, %blob, names = ?record.names, "image lost: its blob is missing");
-                continue;
+            match self.read_image(id, &record) {
+                Ok(configuration) => {
+                    configurations.insert(id, Arc::new(configuration));
+                    kept.insert(id, record);
+                }
+                Err(error) => {
+                    let error = Chain(&error).to_string();
+                    tracing::warn!(image = %id, names = ?record.names, error, "an image is lost");
+                }
             }
-            let text = fs::read(self.blob_path(id)).doing(|| format!("reading the blob {id}"))?;
-            configurations.insert(id, Arc::new(super::manifest::parse_configuration(&text)?));
-            kept.insert(id, record);
         }
         catalog.images = kept;
         Ok(())
+    }
+
+    /// The configuration of an image whose blobs are all there.
+    fn read_image(&self, id: Digest, record: &Record) -> Result<ImageConfiguration> {
+        if let Some(blob) = record.blobs.keys().find(|blob| !self.has_blob(**blob)) {
+            return Err(ImageError::archive(format_args!("its blob {blob} is missing")));
+        }
+        let text = fs::read(self.blob_path(id)).doing(|| format!("reading the blob {id}"))?;
+        super::manifest::parse_configuration(&text)
     }
 
     /// Moves what is not in `kept` out of a directory.

@@ -4,7 +4,10 @@
 //! records at newlines: an extended attribute that holds one would be read as other records, such
 //! as the path of the file. It also takes names of any length into memory.
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    ops::Range,
+};
 
 use tar::{EntryType, Header};
 
@@ -105,6 +108,7 @@ impl<R: Read> Entries<R> {
         if !has_right_sum(&header) {
             return Err(broken("a header has a wrong checksum, so this is no tar archive"));
         }
+        fill_blanks(&mut header);
         Ok(Some(header))
     }
 
@@ -315,6 +319,19 @@ fn device(header: &Header, path: &[u8]) -> Result<(u32, u32)> {
     Ok((major.ok_or_else(bad)?, minor.ok_or_else(bad)?))
 }
 
+/// A number that is left blank means zero; the `tar` crate takes it for a fault.
+fn fill_blanks(header: &mut Header) {
+    /// Mode, owner, group, size, time, and the two numbers of a device.
+    const NUMBERS: [Range<usize>; 7] =
+        [100..108, 108..116, 116..124, 124..136, 136..148, 329..337, 337..345];
+    for range in NUMBERS {
+        let field = header.as_mut_bytes().get_mut(range).unwrap_or_default();
+        if field.iter().all(|byte| matches!(byte, 0 | b' ')) {
+            field.fill(b'0');
+        }
+    }
+}
+
 fn has_right_sum(header: &Header) -> bool {
     let bytes = header.as_bytes();
     // The field of the sum itself counts as spaces.
@@ -460,6 +477,18 @@ mod tests {
         let entries = entries(&archive).unwrap();
         assert_eq!(entries[0].1.len(), 600);
         assert_eq!(entries[1].1, b"y");
+    }
+
+    #[test]
+    fn a_blank_number_is_zero() {
+        let blank = |header: &mut Header| {
+            header.as_mut_bytes()[100..124].fill(0);
+            header.as_mut_bytes()[136..148].fill(b' ');
+        };
+        let archive = Tarball::new().file_with("a", b"content", blank).finish();
+        let (entry, content) = entries(&archive).unwrap().remove(0);
+        assert_eq!((entry.mode, entry.uid, entry.gid, entry.mtime), (0, 0, 0, Mtime::default()));
+        assert_eq!(content, b"content");
     }
 
     #[test]

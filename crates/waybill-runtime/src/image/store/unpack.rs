@@ -3,7 +3,7 @@
 use std::{
     fs,
     num::NonZeroUsize,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -36,8 +36,8 @@ impl Store {
             .collect();
         let missing = self.missing(layers);
         let unpacked = self.extract_all(layers, &missing)?;
-        for (at, (path, extracted)) in missing.into_iter().zip(unpacked) {
-            self.finish_layer(layers, at, &path, &extracted)?;
+        for (at, unpacked) in missing.into_iter().zip(unpacked) {
+            self.finish_layer(layers, at, &unpacked)?;
         }
         Ok(())
     }
@@ -49,11 +49,7 @@ impl Store {
         numbered.filter(|(_, layer)| is_missing(layer)).map(|(at, _)| at).collect()
     }
 
-    fn extract_all(
-        &self,
-        layers: &[Layer],
-        missing: &[usize],
-    ) -> Result<Vec<(PathBuf, Extracted)>> {
+    fn extract_all(&self, layers: &[Layer], missing: &[usize]) -> Result<Vec<Unpacked>> {
         let next = AtomicUsize::new(0);
         let results: Vec<_> = missing.iter().map(|_| Mutex::new(None)).collect();
         let work = || {
@@ -82,13 +78,14 @@ impl Store {
         results.collect()
     }
 
-    fn extract(&self, layer: &Layer) -> Result<(PathBuf, Extracted)> {
-        let target = self.temporary();
-        make_private(&target)?;
+    fn extract(&self, layer: &Layer) -> Result<Unpacked> {
+        let directory = Temporary(self.temporary());
+        let target = &directory.0;
+        make_private(target)?;
         // What is in the directory is private; the root file system itself is not.
-        rustix::fs::chmod(&target, rustix::fs::Mode::from_raw_mode(0o755))
+        rustix::fs::chmod(target, rustix::fs::Mode::from_raw_mode(0o755))
             .doing(|| format!("opening up {}", target.display()))?;
-        let extracted = layer::extract(self.open_blob(layer.blob)?, &target, &self.limits);
+        let extracted = layer::extract(self.open_blob(layer.blob)?, target, &self.limits);
         let extracted = extracted.and_then(|extracted| {
             let (expected, found) = (layer.diff, extracted.diff_id);
             if found == expected {
@@ -97,22 +94,13 @@ impl Store {
             let what = format!("the unpacked layer {}", layer.blob);
             Err(ImageError::Digest { what, expected, found })
         });
-        if extracted.is_err() {
-            // Kept until the next start otherwise, which may be long.
-            let _ = super::remove_tree(&target);
-        }
-        Ok((target, extracted?))
+        Ok(Unpacked { extracted: extracted?, directory })
     }
 
-    fn finish_layer(
-        &self,
-        layers: &[Layer],
-        at: usize,
-        path: &Path,
-        extracted: &Extracted,
-    ) -> Result<()> {
+    fn finish_layer(&self, layers: &[Layer], at: usize, unpacked: &Unpacked) -> Result<()> {
         let (Some(layer), Some(below)) = (layers.get(at), layers.get(..at)) else { return Ok(()) };
         let below: Vec<_> = below.iter().rev().map(|layer| self.layer_path(layer.chain)).collect();
+        let Unpacked { directory: Temporary(path), extracted } = unpacked;
         layer::adopt_directories(path, &extracted.implied, &below)?;
         let target = self.layer_path(layer.chain);
         // One that the catalogue does not know was never finished.
@@ -126,5 +114,21 @@ impl Store {
         let _writer = self.writer();
         self.state().catalog.layers.insert(layer.chain, record);
         Ok(())
+    }
+}
+
+/// A layer that is not at its place yet.
+struct Unpacked {
+    directory: Temporary,
+    extracted: Extracted,
+}
+
+/// A directory that goes away unless it was moved to its place.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What stays goes at the next start.
+        let _ = super::remove_tree(&self.0);
     }
 }
