@@ -1,3 +1,5 @@
+//! Frames of a session, however they are cut, and frames that break the rules.
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 
