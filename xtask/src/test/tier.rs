@@ -93,7 +93,7 @@ impl Tier {
             Self::Test => (
                 "test",
                 "unit, property and integration tests",
-                "bash, kubectl, etcd and Python, and fetches them; uses cargo-nextest where it is installed",
+                "programs that it fetches, and root for containers; uses cargo-nextest where it is installed",
             ),
             Self::DocTests => ("doc-tests", "the examples in the documentation", "nothing"),
             Self::Docs => ("docs", "the documentation, with no broken link", "nothing"),

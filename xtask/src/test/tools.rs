@@ -60,6 +60,37 @@ const TOOLS: &[Tool] = &[
         remedy: "unpack the Debian package etcd-server into ~/.cache/waybill/etcd",
     },
     Tool {
+        name: "busybox",
+        why: "containers of tests hold nothing else",
+        is_there: || machine::has_command("busybox"),
+        fetch: || apt::install("busybox-static"),
+        remedy: "run `apt-get install -y busybox-static` as root, or your system's like",
+    },
+    Tool {
+        name: "docker-registry",
+        why: "images are pulled from a real registry",
+        is_there: || {
+            machine::has_command("docker-registry")
+                || is_cached("docker-registry/usr/bin/docker-registry")
+        },
+        fetch: || apt::unpack("docker-registry", &cache("docker-registry")),
+        remedy: "unpack the Debian package docker-registry into ~/.cache/waybill/docker-registry",
+    },
+    Tool {
+        name: "containerd",
+        why: "what we ask of runtimes is asked of a stock one too",
+        is_there: || is_cached("containerd/usr/bin/containerd"),
+        fetch: || apt::unpack("containerd", &cache("containerd")),
+        remedy: "unpack the Debian package containerd into ~/.cache/waybill/containerd",
+    },
+    Tool {
+        name: "runc",
+        why: "stock containerd needs it",
+        is_there: || machine::has_command("runc") || is_cached("runc/usr/sbin/runc"),
+        fetch: || apt::unpack("runc", &cache("runc")),
+        remedy: "unpack the Debian package runc into ~/.cache/waybill/runc",
+    },
+    Tool {
         name: "python-kubernetes",
         why: "the API server is tested with the Python client",
         is_there: || python::is_there(&cache("python")),

@@ -4,4 +4,6 @@
 
 mod envfile;
 mod etcd;
+mod image;
 mod run;
+mod runtime;

@@ -1,0 +1,152 @@
+//! What the runtime, its spawner and the monitors say to one another. Values of variables are not part of it:
+//! they travel in the block beside a header (see `wire`).
+
+use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
+
+use oci_spec::runtime::LinuxResources;
+use serde::{Deserialize, Serialize};
+
+use super::{Exit, State, Stdio, settings::Settings};
+
+/// From the runtime to its spawner.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) enum SpawnerRequest {
+    /// Fork a monitor that works in a container's run directory; its first connection comes along.
+    Monitor { directory: PathBuf },
+    /// Make and pin namespaces.
+    Sandbox(SandboxPlan),
+}
+
+/// What a sandbox's namespaces shall be.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct SandboxPlan {
+    /// The directory of pins, with a file for each namespace that is to be made: `net`, `ipc`, `uts`, `pid`.
+    pub(super) pins: PathBuf,
+    pub(super) network: bool,
+    pub(super) ipc: bool,
+    pub(super) hostname: Option<String>,
+    pub(super) pid: bool,
+    pub(super) sysctls: BTreeMap<String, String>,
+    /// The unified cgroup directory of the process that holds the PID namespace.
+    pub(super) holder_cgroup: Option<PathBuf>,
+}
+
+/// The spawner's answer.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) enum SpawnerReply {
+    Done,
+    /// The sandbox is made; the holder of its PID namespace, if it has one.
+    Sandbox {
+        holder: Option<i32>,
+    },
+    Failed {
+        reason: String,
+    },
+}
+
+/// From the runtime to a monitor.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Numbered {
+    pub(super) number: u64,
+    pub(super) request: Request,
+}
+
+/// What a monitor is asked.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) enum Request {
+    /// The block holds the environment.
+    Create(Box<CreateRequest>),
+    Start,
+    Signal {
+        signal: i32,
+    },
+    /// The block holds the arguments, then the variables, each string ended by NUL.
+    Exec(SessionRequest),
+    Attach {
+        stdin: bool,
+    },
+    ReopenLog,
+}
+
+/// A container, apart from what stands in its `config.json`.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct CreateRequest {
+    pub(super) cgroup: PathBuf,
+    pub(super) resources: Option<LinuxResources>,
+    /// Where, for libcontainer, the container's own cgroups shall be put together.
+    pub(super) cgroup_view: Option<PathBuf>,
+    pub(super) stdio: Stdio,
+    pub(super) settings: Settings,
+    /// The first argument.
+    pub(super) program: Vec<u8>,
+    /// Whether the container's processes are in the machine's PID namespace.
+    pub(super) machine_pids: bool,
+}
+
+/// An exec session, apart from its strings.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct SessionRequest {
+    pub(super) session: String,
+    pub(super) container: String,
+    pub(super) arguments: usize,
+    pub(super) caller_variables: usize,
+    pub(super) tty: bool,
+    pub(super) stdin: bool,
+    pub(super) stdout: bool,
+    pub(super) stderr: bool,
+    pub(super) audit_id: Option<String>,
+}
+
+/// From a monitor to the runtime.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) enum FromMonitor {
+    /// First on every connection.
+    Hello {
+        state: State,
+        sessions: Vec<String>,
+    },
+    Reply {
+        number: u64,
+        reply: Reply,
+    },
+    Exited(Exit),
+    SessionExited {
+        session: String,
+        exit: Exit,
+    },
+}
+
+/// The answer to one request.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) enum Reply {
+    Done,
+    Created {
+        warnings: Vec<String>,
+    },
+    Started {
+        pid: i32,
+        started_at: SystemTime,
+    },
+    /// With the caller's ends: the terminal's master, or the pipes that were asked for, in order.
+    Session {
+        pid: i32,
+        started_at: SystemTime,
+    },
+    /// With standard input if it was asked for, standard output, standard error or the terminal.
+    Attached {
+        terminal: bool,
+    },
+    Failed(Failure),
+}
+
+/// Why a monitor did not do what it was asked.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) enum Failure {
+    /// The request makes no sense in this state.
+    Refused(String),
+    Create(String),
+    Exec {
+        code: i32,
+        message: String,
+    },
+}

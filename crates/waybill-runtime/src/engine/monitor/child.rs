@@ -1,0 +1,462 @@
+//! From the fork to the program of an exec session: the child joins the container and becomes exactly what the
+//! container's first process is, then executes.
+//!
+//! Everything is prepared before the fork. What fails is reported as a [`Fault`] and put into words by the parent.
+
+use std::{
+    ffi::CString,
+    fs::File,
+    io::{self, Write},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+    process::{Gid, Rlimit, Uid},
+    pty::OpenptFlags,
+    thread::{CapabilitySet, CapabilitySets, ThreadNameSpaceType},
+};
+
+use crate::engine::{
+    environment::{self, Block},
+    settings::{Capabilities, RESOURCES, Settings},
+    sys, wire,
+};
+
+/// What is ready before the fork.
+pub(super) struct Plan<'a> {
+    pub(super) settings: &'a Settings,
+    /// The container's first process.
+    pub(super) init: BorrowedFd<'a>,
+    /// Files of the older cgroup hierarchies to enter by.
+    pub(super) entrances: &'a [File],
+    pub(super) program: Program,
+    pub(super) environment: Block,
+    /// Our ends of pipes, or `None` for a terminal.
+    pub(super) stdio: Option<[OwnedFd; 3]>,
+    /// To the parent: faults, and the terminal's master.
+    pub(super) status: BorrowedFd<'a>,
+}
+
+/// What is executed.
+pub(super) struct Program {
+    pub(super) argv: Vec<CString>,
+    /// Where to look, in order: one place if the name has a slash, else one for each directory of `PATH`.
+    candidates: Vec<CString>,
+    searched: bool,
+}
+
+/// What failed before the program ran, and the kernel's reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) step: Step,
+    pub(super) errno: i32,
+}
+
+/// What the child was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Cgroup,
+    Namespaces,
+    Limits,
+    Terminal,
+    Streams,
+    Privileges,
+    User,
+    Directory,
+    Search,
+    Execute,
+}
+
+const STEPS: [Step; 10] = [
+    Step::Cgroup,
+    Step::Namespaces,
+    Step::Limits,
+    Step::Terminal,
+    Step::Streams,
+    Step::Privileges,
+    Step::User,
+    Step::Directory,
+    Step::Search,
+    Step::Execute,
+];
+
+/// Where programs are looked for when an environment has no `PATH`.
+const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Runs in the child and does not come back.
+pub(super) fn run(plan: Plan<'_>) -> ! {
+    let status = plan.status;
+    let fault = join_and_execute(plan);
+    fault.report(status);
+    sys::exit_now(fault.code())
+}
+
+fn join_and_execute(mut plan: Plan<'_>) -> Fault {
+    match join(&mut plan) {
+        Ok(()) => {
+            add_home(&mut plan.environment, plan.settings.uid);
+            plan.program.execute(&plan.environment)
+        }
+        Err(fault) => fault,
+    }
+}
+
+fn join(plan: &mut Plan<'_>) -> Result<(), Fault> {
+    let settings = plan.settings;
+    enter_cgroups(plan.entrances).map_err(Step::Cgroup.failed())?;
+    // Refused when it is lower than ours and we lack CAP_SYS_RESOURCE; the first process was let off too.
+    let _ = set_oom_score(settings);
+    apply_limits(settings).map_err(Step::Limits.failed())?;
+    rustix::thread::move_into_thread_name_spaces(plan.init, joined_namespaces())
+        .map_err(|errno| Step::Namespaces.failed()(errno.into()))?;
+    rustix::process::setsid().map_err(|errno| Step::Terminal.failed()(errno.into()))?;
+    match &plan.stdio {
+        Some(stdio) => use_pipes(stdio).map_err(Step::Streams.failed())?,
+        None => open_terminal(settings, plan.status).map_err(Step::Terminal.failed())?,
+    }
+    rustix::process::umask(Mode::from_raw_mode(settings.umask));
+    // As root first, because the user may enter a working directory below one that is closed to them.
+    let late = match change_directory(settings) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => true,
+        result => result.map(|()| false).map_err(Step::Directory.failed())?,
+    };
+    limit_privileges(settings).map_err(Step::Privileges.failed())?;
+    become_user(settings).map_err(Step::User.failed())?;
+    set_capabilities(&settings.capabilities).map_err(Step::Privileges.failed())?;
+    if late {
+        change_directory(settings).map_err(Step::Directory.failed())?;
+    }
+    sys::close_from_on_exec(3).map_err(Step::Streams.failed())?;
+    sys::reset_signals();
+    Ok(())
+}
+
+/// All but that of process ids, which the parent chose before the fork.
+fn joined_namespaces() -> ThreadNameSpaceType {
+    ThreadNameSpaceType::MOUNT
+        | ThreadNameSpaceType::CONTROL_GROUP
+        | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
+        | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
+        | ThreadNameSpaceType::NETWORK
+}
+
+/// Enters the older cgroup hierarchies; see `Cgroup::entrances`.
+pub(super) fn enter_cgroups(entrances: &[File]) -> io::Result<()> {
+    entrances.iter().try_for_each(|mut file| file.write_all(b"0"))
+}
+
+pub(super) fn set_oom_score(settings: &Settings) -> io::Result<()> {
+    match settings.oom_score_adj {
+        Some(score) => std::fs::write("/proc/self/oom_score_adj", score.to_string()),
+        None => Ok(()),
+    }
+}
+
+fn apply_limits(settings: &Settings) -> io::Result<()> {
+    for limit in &settings.rlimits {
+        let Some((_, resource)) = RESOURCES.get(limit.resource) else { continue };
+        let bound = |value| (value != u64::MAX).then_some(value);
+        let new = Rlimit { current: bound(limit.soft), maximum: bound(limit.hard) };
+        rustix::process::setrlimit(*resource, new)?;
+    }
+    Ok(())
+}
+
+fn use_pipes([stdin, stdout, stderr]: &[OwnedFd; 3]) -> io::Result<()> {
+    rustix::stdio::dup2_stdin(stdin)?;
+    rustix::stdio::dup2_stdout(stdout)?;
+    rustix::stdio::dup2_stderr(stderr)?;
+    Ok(())
+}
+
+/// Opens a terminal of the container's own devpts, so that its name is right inside, and sends the master back.
+fn open_terminal(settings: &Settings, status: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let master = rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty())?;
+    check_is_ptmx(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let terminal = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+    rustix::fs::fchown(&terminal, Some(Uid::from_raw(settings.uid)), None)?;
+    rustix::process::ioctl_tiocsctty(&terminal)?;
+    use_pipes(&[terminal.try_clone()?, terminal.try_clone()?, terminal])?;
+    wire::Outgoing::new(&(), &[], vec![master])?.send(status)?;
+    Ok(())
+}
+
+/// The container decides what lies at `/dev/pts`: only a real terminal multiplexer is opened further.
+fn check_is_ptmx(master: &OwnedFd) -> io::Result<()> {
+    const DEVPTS_MAGIC: u64 = 0x1cd1;
+    let stat = rustix::fs::fstat(master)?;
+    let magic = rustix::fs::fstatfs(master)?.f_type;
+    let is_ptmx = rustix::fs::major(stat.st_rdev) == 5
+        && rustix::fs::minor(stat.st_rdev) == 2
+        && u64::try_from(magic).is_ok_and(|magic| magic == DEVPTS_MAGIC);
+    if is_ptmx { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOTTY)) }
+}
+
+/// Goes to the working directory and makes sure that it lies in the container.
+fn change_directory(settings: &Settings) -> io::Result<()> {
+    if !settings.cwd.is_empty() {
+        rustix::process::chdir(settings.cwd.as_str())?;
+    }
+    let reached = rustix::process::getcwd(Vec::new())?;
+    if reached.as_bytes().starts_with(b"/") {
+        Ok(())
+    } else {
+        // The kernel writes "(unreachable)" before a path outside the root.
+        Err(io::Error::from_raw_os_error(libc::ENOENT))
+    }
+}
+
+fn limit_privileges(settings: &Settings) -> io::Result<()> {
+    if settings.no_new_privileges {
+        rustix::thread::set_no_new_privs(true)?;
+    }
+    if let Some(profile) = &settings.apparmor_profile {
+        let file = ["/proc/self/attr/apparmor/exec", "/proc/self/attr/exec"]
+            .into_iter()
+            .find(|file| Path::new(file).exists())
+            .unwrap_or("/proc/self/attr/exec");
+        std::fs::write(file, format!("exec {profile}"))?;
+    }
+    for number in 0..64 {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match rustix::thread::capability_is_in_bounding_set(capability) {
+            Ok(true) if settings.capabilities.bounding & (1 << number) == 0 => {
+                rustix::thread::remove_capability_from_bounding_set(capability)?;
+            }
+            Ok(_) => {}
+            // The first number that the kernel does not know.
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+fn become_user(settings: &Settings) -> io::Result<()> {
+    rustix::thread::set_keep_capabilities(true)?;
+    let groups: Vec<Gid> = settings.groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
+    rustix::thread::set_thread_groups(&groups)?;
+    let (uid, gid) = (Uid::from_raw(settings.uid), Gid::from_raw(settings.gid));
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    rustix::thread::set_keep_capabilities(false)?;
+    Ok(())
+}
+
+fn set_capabilities(sets: &Capabilities) -> io::Result<()> {
+    let set = CapabilitySet::from_bits_retain;
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: set(sets.effective),
+            permitted: set(sets.permitted),
+            inheritable: set(sets.inheritable),
+        },
+    )?;
+    rustix::thread::clear_ambient_capability_set()?;
+    for number in (0..64).filter(|number| sets.ambient & (1 << number) != 0) {
+        // What is not both permitted and inheritable cannot be ambient; the first process went without, too.
+        let _ = rustix::thread::configure_capability_in_ambient_set(set(1 << number), true);
+    }
+    Ok(())
+}
+
+/// Programs expect `HOME`; like other runtimes we take it from the container's own list of users.
+pub(super) fn add_home(environment: &mut Block, uid: u32) {
+    if environment::value_of(environment, "HOME").is_none_or(<[u8]>::is_empty) {
+        let users = std::fs::read("/etc/passwd").unwrap_or_default();
+        let home = home_of(&users, uid).unwrap_or(b"/");
+        let line = [b"HOME=", home, b"\0"].concat();
+        let kept: Vec<u8> = environment::strings(environment)
+            .filter(|string| !string.starts_with(b"HOME="))
+            .flat_map(|string| string.iter().copied().chain([0]))
+            .chain(line)
+            .collect();
+        *environment = kept.into();
+    }
+}
+
+fn home_of(users: &[u8], uid: u32) -> Option<&[u8]> {
+    let uid = uid.to_string();
+    users.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|&byte| byte == b':');
+        (fields.nth(2)? == uid.as_bytes()).then(|| fields.nth(2)).flatten()
+    })
+}
+
+impl Program {
+    /// Decides where to look, by the `PATH` of the environment that the program gets. `None` if there is no program.
+    pub(super) fn new(argv: Vec<CString>, environment: &[u8]) -> Option<Self> {
+        let name = argv.first()?.as_bytes();
+        let searched = !name.contains(&b'/');
+        let candidates = if searched {
+            let path = environment::value_of(environment, "PATH").unwrap_or(DEFAULT_PATH);
+            path.split(|&byte| byte == b':')
+                .map(|directory| if directory.is_empty() { b"." } else { directory })
+                .filter_map(|directory| CString::new([directory, b"/", name].concat()).ok())
+                .collect()
+        } else {
+            vec![argv.first()?.clone()]
+        };
+        Some(Self { argv, candidates, searched })
+    }
+
+    /// Executes the first candidate that the kernel takes.
+    pub(super) fn execute(&self, environment: &[u8]) -> Fault {
+        let (argv, envp) = (sys::Pointers::to(&self.argv), sys::Pointers::into_block(environment));
+        self.search(|candidate| {
+            sys::execve(candidate, &argv, &envp).raw_os_error().unwrap_or(libc::EIO)
+        })
+    }
+
+    /// The fault that [`Program::execute`] would report, as far as can be told without executing.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        let mut found = false;
+        let fault = self.search(|candidate| {
+            let result = rustix::fs::stat(candidate).and_then(|stat| {
+                if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+                    let flags = rustix::fs::AtFlags::EACCESS;
+                    rustix::fs::accessat(
+                        rustix::fs::CWD,
+                        candidate,
+                        rustix::fs::Access::EXEC_OK,
+                        flags,
+                    )
+                } else {
+                    Err(Errno::ACCESS)
+                }
+            });
+            found |= result.is_ok();
+            result.err().map_or(libc::ENOEXEC, Errno::raw_os_error)
+        });
+        if found { Ok(()) } else { Err(fault) }
+    }
+
+    fn search(&self, mut attempt: impl FnMut(&CString) -> i32) -> Fault {
+        let mut denied = false;
+        for candidate in &self.candidates {
+            match attempt(candidate) {
+                libc::ENOENT | libc::ENOTDIR if self.searched => {}
+                libc::EACCES if self.searched => denied = true,
+                errno => return Fault { step: Step::Execute, errno },
+            }
+        }
+        if denied {
+            Fault { step: Step::Execute, errno: libc::EACCES }
+        } else {
+            Fault { step: Step::Search, errno: libc::ENOENT }
+        }
+    }
+}
+
+impl Step {
+    fn failed(self) -> impl Fn(io::Error) -> Fault {
+        move |error| Fault { step: self, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+    }
+}
+
+impl Fault {
+    /// What a shell returns for it.
+    pub(super) fn code(self) -> i32 {
+        match (self.step, self.errno) {
+            (Step::Search, _) | (Step::Execute, libc::ENOENT) => 127,
+            _ => 126,
+        }
+    }
+
+    /// Tells the parent, as bytes.
+    pub(super) fn report(self, status: BorrowedFd<'_>) {
+        let step = STEPS.iter().position(|&step| step == self.step).unwrap_or(0);
+        if let Ok(mut message) = wire::Outgoing::new(&(step, self.errno), &[], Vec::new()) {
+            let _ = message.send(status.as_fd());
+        }
+    }
+
+    pub(super) fn from_message((step, errno): (usize, i32)) -> Self {
+        Self { step: STEPS.get(step).copied().unwrap_or(Step::Execute), errno }
+    }
+
+    /// In the words that users of other runtimes know.
+    pub(super) fn describe(self, program: &[u8], cwd: &str) -> String {
+        let program = program.escape_ascii();
+        let reason = reason(self.errno);
+        match self.step {
+            Step::Search => format!("exec: \"{program}\": executable file not found in $PATH"),
+            Step::Execute => format!("exec: \"{program}\": {reason}"),
+            Step::Directory => format!("chdir to cwd (\"{cwd}\") failed: {reason}"),
+            Step::Cgroup => format!("cannot enter the container's cgroups: {reason}"),
+            Step::Namespaces => format!("cannot join the container's namespaces: {reason}"),
+            Step::Limits => format!("cannot set resource limits: {reason}"),
+            Step::Terminal => format!("cannot open a terminal in the container: {reason}"),
+            Step::Streams => format!("cannot set up the streams: {reason}"),
+            Step::Privileges => format!("cannot limit privileges: {reason}"),
+            Step::User => format!("cannot change to the container's user: {reason}"),
+        }
+    }
+}
+
+fn reason(errno: i32) -> String {
+    let text = io::Error::from_raw_os_error(errno).to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(name: &str, environment: &[u8]) -> Vec<String> {
+        Program::new(vec![CString::new(name).unwrap()], environment)
+            .unwrap()
+            .candidates
+            .iter()
+            .map(|candidate| candidate.to_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_program_is_looked_for_in_the_path_of_its_own_environment() {
+        assert_eq!(program("ls", b"A=b\0PATH=/a::/b\0"), ["/a/ls", "./ls", "/b/ls"]);
+        assert_eq!(program("/bin/ls", b"PATH=/a\0"), ["/bin/ls"]);
+        assert_eq!(program("./ls", b"PATH=/a\0"), ["./ls"]);
+        assert_eq!(program("ls", b"")[5], "/bin/ls");
+        assert!(Program::new(Vec::new(), b"").is_none());
+    }
+
+    #[test]
+    fn faults_read_like_those_of_other_runtimes() {
+        let fault = |step, errno| Fault { step, errno };
+        let missing = fault(Step::Search, libc::ENOENT);
+        assert_eq!(
+            missing.describe(b"nope", "/"),
+            "exec: \"nope\": executable file not found in $PATH"
+        );
+        assert_eq!(missing.code(), 127);
+        let denied = fault(Step::Execute, libc::EACCES);
+        assert_eq!(
+            denied.describe(b"/etc/passwd", "/"),
+            "exec: \"/etc/passwd\": permission denied"
+        );
+        assert_eq!(denied.code(), 126);
+        assert_eq!(
+            fault(Step::Directory, libc::ENOENT).describe(b"ls", "/gone"),
+            "chdir to cwd (\"/gone\") failed: no such file or directory"
+        );
+    }
+
+    #[test]
+    fn home_comes_from_the_list_of_users_unless_it_is_set() {
+        let users = b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:33::/srv/web:/bin/false\n";
+        assert_eq!(home_of(users, 33), Some(&b"/srv/web"[..]));
+        assert_eq!(home_of(users, 7), None);
+        let mut environment: Block = b"A=1\0HOME=/here\0".to_vec().into();
+        add_home(&mut environment, 0);
+        assert_eq!(*environment, b"A=1\0HOME=/here\0");
+    }
+}

@@ -1,0 +1,178 @@
+//! Makes a container: a short-lived child of the monitor runs libcontainer, so that its memory goes away with
+//! it. The container's first process becomes the monitor's child and waits for the start.
+
+use std::{
+    collections::HashMap,
+    ffi::CString,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use libcontainer::{
+    container::builder::ContainerBuilder,
+    syscall::syscall::SyscallType,
+    workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError},
+};
+use oci_spec::runtime::{LinuxResources, Spec};
+use rustix::fs::Mode;
+use serde::{Deserialize, Serialize};
+use waybill_core::chain::Chain;
+
+use super::{
+    child::{self, Fault, Program},
+    view,
+};
+use crate::engine::{cgroup::Cgroup, environment::Block, settings::Settings, sys, wire};
+
+/// The name that libcontainer knows the container by, which is also the directory of its state. The same for all: each
+/// container has a run directory of its own.
+pub(super) const OCI: &str = "oci";
+/// Where libcontainer's process waits for the start.
+pub(super) const START_SOCKET: &str = "oci/notify.sock";
+/// Where libcontainer sends the terminal.
+pub(super) const CONSOLE_SOCKET: &str = "console.sock";
+
+/// What is ready before the fork.
+pub(super) struct Plan {
+    pub(super) settings: Settings,
+    pub(super) cgroup: Cgroup,
+    pub(super) resources: Option<LinuxResources>,
+    pub(super) cgroup_view: Option<PathBuf>,
+    pub(super) environment: Block,
+    /// The container's ends, or `None` for a terminal.
+    pub(super) stdio: Option<[OwnedFd; 3]>,
+    /// To the monitor: the outcome.
+    pub(super) outcome: OwnedFd,
+    /// To the monitor: why the program could not be executed at the start.
+    pub(super) status: OwnedFd,
+}
+
+/// How the creation went.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) enum Outcome {
+    Created { pid: i32, warnings: Vec<String> },
+    Failed { reason: String },
+}
+
+/// Runs in the child and does not come back. The current directory is the container's run directory.
+pub(super) fn run(plan: Plan) -> ! {
+    let Plan { settings, cgroup, resources, cgroup_view, environment, stdio, outcome, status } =
+        plan;
+    let mut keep = vec![outcome.as_fd(), status.as_fd()];
+    keep.extend(stdio.iter().flatten().map(OwnedFd::as_fd));
+    let result = sys::close_all_but(&keep)
+        .and_then(|()| enter(&cgroup, resources.as_ref(), cgroup_view.as_deref()))
+        .map_err(|error| format!("cannot enter the container's cgroups: {}", Chain(&error)))
+        .and_then(|()| create(&settings, environment, stdio, status));
+    let message = match result {
+        Ok((pid, warnings)) => Outcome::Created { pid, warnings },
+        Err(reason) => Outcome::Failed { reason },
+    };
+    if let Ok(mut message) = wire::Outgoing::new(&message, &[], Vec::new()) {
+        let _ = message.send(outcome.as_fd());
+    }
+    sys::exit_now(0)
+}
+
+/// The unified hierarchy was entered by the fork.
+fn enter(
+    cgroup: &Cgroup,
+    resources: Option<&LinuxResources>,
+    view: Option<&Path>,
+) -> io::Result<()> {
+    if let Some(resources) = resources {
+        cgroup.apply(resources)?;
+    }
+    child::enter_cgroups(&cgroup.entrances()?)?;
+    view::hide_cgroups(cgroup, view)
+}
+
+fn create(
+    settings: &Settings,
+    environment: Block,
+    stdio: Option<[OwnedFd; 3]>,
+    status: OwnedFd,
+) -> Result<(i32, Vec<String>), String> {
+    let mut warnings = Vec::new();
+    if let Err(error) = child::set_oom_score(settings) {
+        warnings.push(format!("the OOM score adjustment was not applied: {error}"));
+    }
+    // libcontainer sets groups only if there are some; ours must not become the container's.
+    rustix::thread::set_thread_groups(&[]).map_err(|error| error.to_string())?;
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    let directory = std::env::current_dir().map_err(|error| error.to_string())?;
+    let executor =
+        Workload { environment: Rc::new(environment), status: Rc::new(status), uid: settings.uid };
+    let pid = build(&directory, executor, stdio).map_err(|error| Chain(&error).to_string())?;
+    Ok((pid, warnings))
+}
+
+fn build(
+    directory: &Path,
+    executor: Workload,
+    stdio: Option<[OwnedFd; 3]>,
+) -> Result<i32, libcontainer::error::LibcontainerError> {
+    let mut builder = ContainerBuilder::new(OCI.to_owned(), SyscallType::default())
+        .with_root_path(directory)?
+        .with_executor(executor);
+    builder = match stdio {
+        Some([stdin, stdout, stderr]) => {
+            builder.with_stdin(stdin).with_stdout(stdout).with_stderr(stderr)
+        }
+        None => builder.with_console_socket(Some(directory.join(CONSOLE_SOCKET))),
+    };
+    let container = builder
+        .as_init(directory)
+        .with_systemd(false)
+        .with_detach(true)
+        .as_sibling(true)
+        .build()?;
+    Ok(container.pid().map_or(0, |pid| pid.as_raw()))
+}
+
+/// Executes the container's program with the environment that only memory holds.
+#[derive(Clone)]
+struct Workload {
+    environment: Rc<Block>,
+    status: Rc<OwnedFd>,
+    uid: u32,
+}
+
+impl Workload {
+    fn program(&self, spec: &Spec) -> Option<Program> {
+        let arguments = spec.process().as_ref()?.args().as_ref()?;
+        let argv = arguments
+            .iter()
+            .map(|argument| CString::new(argument.as_bytes()).ok())
+            .collect::<Option<Vec<_>>>()?;
+        Program::new(argv, &self.environment)
+    }
+}
+
+impl Executor for Workload {
+    fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
+        let program = self.program(spec).ok_or(ExecutorError::InvalidArg)?;
+        let mut environment: Block = self.environment.to_vec().into();
+        child::add_home(&mut environment, self.uid);
+        sys::reset_signals();
+        let fault = program.execute(&environment);
+        fault.report(self.status.as_fd());
+        sys::exit_now(fault.code())
+    }
+
+    fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
+        let invalid = ExecutorValidationError::ArgValidationError;
+        let program = self
+            .program(spec)
+            .ok_or_else(|| invalid("the container has no program to run".to_owned()))?;
+        let name = program.argv.first().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+        program.check().map_err(|fault: Fault| invalid(fault.describe(&name, "")))
+    }
+
+    /// What libcontainer made of `config.json`, which holds no variables, is of no use.
+    fn setup_envs(&self, _: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
+        Ok(())
+    }
+}

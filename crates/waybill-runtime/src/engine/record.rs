@@ -1,0 +1,175 @@
+//! What lies in the run directory, on a tmpfs: records by which a runtime that was started again finds what
+//! the one before it left. No environment is ever part of it.
+
+use std::{
+    collections::HashSet,
+    fs,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use waybill_core::{
+    env::name::{EnvName, NameRules},
+    id::AuditId,
+};
+
+use super::{Exit, SessionRecord};
+
+pub(super) const CONFIG: &str = "config.json";
+pub(super) const RECORD: &str = "record.json";
+pub(super) const EXIT: &str = "exit.json";
+pub(super) const MONITOR_SOCKET: &str = "monitor.sock";
+/// From a container's run directory, where its monitor works.
+const SESSIONS_FROM_CONTAINER: &str = "../../sessions";
+
+/// A sandbox.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct SandboxFile {
+    pub(super) network: bool,
+    pub(super) ipc: bool,
+    pub(super) uts: bool,
+    pub(super) holder: Option<Holder>,
+    pub(super) cgroup_parent: PathBuf,
+    /// Cgroups that were made for it, topmost first.
+    pub(super) made: Vec<PathBuf>,
+}
+
+/// The process that holds a sandbox's PID namespace. Its start time tells it from one that got its number later.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Holder {
+    pub(super) pid: i32,
+    pub(super) start: u64,
+}
+
+/// A container.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct ContainerFile {
+    pub(super) cgroup: PathBuf,
+    /// Cgroups above its own that were made for it, topmost first.
+    pub(super) made: Vec<PathBuf>,
+}
+
+/// An exec session.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct SessionFile {
+    pub(super) id: String,
+    pub(super) container: String,
+    pub(super) pid: i32,
+    pub(super) started_at: SystemTime,
+    pub(super) exit: Option<Exit>,
+    pub(super) injected: Vec<Name>,
+    pub(super) audit_id: Option<String>,
+}
+
+/// A variable's name, which need not be text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(untagged)]
+pub(super) enum Name {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl SessionFile {
+    pub(super) fn into_record(self) -> SessionRecord {
+        let names = self.injected.iter().map(|name| match name {
+            Name::Text(text) => text.as_bytes(),
+            Name::Bytes(bytes) => bytes,
+        });
+        SessionRecord {
+            injected: names
+                .filter_map(|name| EnvName::parse_bytes(name, NameRules::Kernel).ok())
+                .collect(),
+            id: self.id,
+            container: self.container,
+            pid: self.pid,
+            started_at: self.started_at,
+            exit: self.exit,
+            audit_id: self.audit_id.and_then(|id| AuditId::parse(&id).ok()),
+        }
+    }
+}
+
+/// Each name once, in order.
+pub(super) fn names_of(names: impl Iterator<Item = EnvName>) -> Vec<Name> {
+    let mut seen = HashSet::new();
+    names
+        .map(|name| match name.as_str() {
+            Some(text) => Name::Text(text.to_owned()),
+            None => Name::Bytes(name.as_bytes().to_vec()),
+        })
+        .filter(|name| seen.insert(name.clone()))
+        .collect()
+}
+
+/// Writes a file as a whole or not at all.
+pub(super) fn save<T: Serialize>(path: &Path, content: &T) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(&serde_json::to_vec(content)?)?;
+    fs::rename(new, path)
+}
+
+/// Reads a file; `None` if there is none.
+pub(super) fn load<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// For a monitor.
+pub(super) fn save_session(session: &SessionFile) -> io::Result<()> {
+    save(&session_file(Path::new(SESSIONS_FROM_CONTAINER), &session.id), session)
+}
+
+/// For a monitor: forgets a session that never ran.
+pub(super) fn remove_session(id: &str) {
+    let _ = fs::remove_file(session_file(Path::new(SESSIONS_FROM_CONTAINER), id));
+}
+
+pub(super) fn session_file(sessions: &Path, id: &str) -> PathBuf {
+    sessions.join(format!("{id}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_keeps_every_name_once_also_one_that_is_no_text() {
+        let name = |bytes: &[u8]| EnvName::parse_bytes(bytes, NameRules::Kernel).unwrap();
+        let names = [name(b"A"), name(b"\xff"), name(b"A")];
+        let file = SessionFile {
+            id: "s".to_owned(),
+            container: "c".to_owned(),
+            pid: 1,
+            started_at: SystemTime::UNIX_EPOCH,
+            exit: None,
+            injected: names_of(names.into_iter()),
+            audit_id: None,
+        };
+        let text = serde_json::to_string(&file).unwrap();
+        let record = serde_json::from_str::<SessionFile>(&text).unwrap().into_record();
+        assert_eq!(record.injected, [name(b"A"), name(b"\xff")]);
+    }
+
+    #[test]
+    fn files_are_replaced_as_a_whole_and_are_for_their_owner_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("record.json");
+        assert_eq!(load::<u32>(&path).unwrap(), None);
+        save(&path, &1).unwrap();
+        save(&path, &2).unwrap();
+        assert_eq!(load::<u32>(&path).unwrap(), Some(2));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&path).unwrap());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,241 @@
+//! The engine as the rest of the runtime sees it.
+
+mod container;
+mod dial;
+mod exec;
+mod lifecycle;
+mod recover;
+mod sandbox;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use oci_spec::runtime::LinuxResources;
+use tokio::{
+    net::TcpStream,
+    sync::{broadcast, watch},
+};
+
+use self::container::Entry;
+pub use self::exec::{Session, SessionProcess};
+use super::{
+    Attachment, ContainerRequest, EngineError, ExecRequest, Exit, Kind, Namespaces, ProcessIo,
+    SandboxRequest, SessionFilter, SessionRecord, Spawner, State, Stats,
+    cgroup::Hierarchies,
+    message::{Reply, Request},
+    sessions::Sessions,
+};
+
+type Result<T> = std::result::Result<T, EngineError>;
+
+/// Exits that a slow listener may be behind.
+const EXITS: usize = 4096;
+
+/// Starts and watches the processes of sandboxes, containers and exec sessions.
+#[derive(Debug)]
+pub struct Engine {
+    me: Weak<Self>,
+    run_dir: PathBuf,
+    spawner: Arc<Spawner>,
+    hierarchies: Hierarchies,
+    entries: Mutex<HashMap<String, Arc<Entry>>>,
+    sessions: Sessions,
+    exits: broadcast::Sender<(String, Exit)>,
+}
+
+impl Engine {
+    /// Takes over what lives in `run_dir`: connects to the monitors of containers that are still there, and reads how
+    /// the others ended. If `run_dir` is not on a tmpfs, one is mounted there.
+    pub async fn new(spawner: Spawner, run_dir: PathBuf) -> Result<Arc<Self>> {
+        let (run_dir, hierarchies) = blocking(move || recover::prepare(run_dir)).await?;
+        let engine = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            sessions: Sessions::new(run_dir.join("sessions")),
+            run_dir,
+            spawner: Arc::new(spawner),
+            hierarchies,
+            entries: Mutex::default(),
+            exits: broadcast::channel(EXITS).0,
+        });
+        engine.recover().await?;
+        Ok(engine)
+    }
+
+    /// Makes the namespaces of a sandbox and pins them. An id that exists is an error.
+    pub async fn create_sandbox(&self, id: &str, request: &SandboxRequest) -> Result<Namespaces> {
+        self.make_sandbox(id, request).await
+    }
+
+    /// Unpins the namespaces, ends their holder, removes the cgroups made for the sandbox. Idempotent; cgroups
+    /// that containers still stand in go with a second call, after the last container.
+    pub async fn remove_sandbox(&self, id: &str) -> Result<()> {
+        self.unmake_sandbox(id).await
+    }
+
+    /// Makes a container whose first process waits for [`Engine::start`].
+    pub async fn create(&self, id: &str, request: ContainerRequest) -> Result<()> {
+        self.make_container(id, request).await
+    }
+
+    /// Lets the first process run its program; an error says why the program could not be started.
+    pub async fn start(&self, id: &str) -> Result<State> {
+        let entry = self.entry(id)?;
+        let (reply, _) = entry.ask(Request::Start, &[]).await?;
+        match reply {
+            Reply::Started { pid, started_at } => {
+                let running = State::Running { pid, started_at };
+                entry.set_running(running.clone());
+                Ok(running)
+            }
+            other => Err(entry.unexpected(other)),
+        }
+    }
+
+    /// How far the container has come. Never waits.
+    pub fn state(&self, id: &str) -> Result<State> {
+        Ok(self.entry(id)?.state())
+    }
+
+    /// Ids of all containers.
+    pub fn containers(&self) -> Vec<String> {
+        self.entries().keys().cloned().collect()
+    }
+
+    /// Sends a signal to the first process; a container that has ended is left alone.
+    pub async fn signal(&self, id: &str, signal: i32) -> Result<()> {
+        let entry = self.entry(id)?;
+        if matches!(entry.state(), State::Exited(_)) {
+            return Ok(());
+        }
+        match entry.ask(Request::Signal { signal }, &[]).await {
+            Ok((Reply::Done, _)) => Ok(()),
+            Ok((other, _)) => Err(entry.unexpected(other)),
+            // It ended while we asked.
+            Err(_) if matches!(entry.state(), State::Exited(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Kills every process of the container's cgroup, exec sessions included.
+    pub async fn kill_all(&self, id: &str) -> Result<()> {
+        let cgroup = self.entry(id)?.cgroup.clone();
+        blocking(move || cgroup.kill().map_err(io_error("kill", &cgroup.path()))).await
+    }
+
+    /// Waits until the container has ended. Cancel-safe, any number of waiters.
+    pub async fn wait(&self, id: &str) -> Result<Exit> {
+        let entry = self.entry(id)?;
+        let mut state = entry.watch();
+        loop {
+            if let State::Exited(exit) = &*state.borrow_and_update() {
+                return Ok(exit.clone());
+            }
+            if state.changed().await.is_err() {
+                return Err(not_found(Kind::Container, id));
+            }
+        }
+    }
+
+    /// Removes what is left of a container that has ended or was never started. Idempotent.
+    pub async fn delete(&self, id: &str) -> Result<()> {
+        self.unmake_container(id).await
+    }
+
+    /// Changes limits of a container that has not ended.
+    pub async fn update(&self, id: &str, resources: &LinuxResources) -> Result<()> {
+        self.change_limits(id, resources.clone()).await
+    }
+
+    /// Opens the log file anew, after somebody moved the old one away.
+    pub async fn reopen_log(&self, id: &str) -> Result<()> {
+        let entry = self.entry(id)?;
+        match entry.ask(Request::ReopenLog, &[]).await? {
+            (Reply::Done, _) => Ok(()),
+            (other, _) => Err(entry.unexpected(other)),
+        }
+    }
+
+    /// Runs a program in the container, in a cgroup of its own. [`EngineError::Exec`] says why a program was not started.
+    pub async fn exec(&self, id: &str, request: ExecRequest) -> Result<Session> {
+        self.start_session(id, request).await
+    }
+
+    /// Connects to a container's streams, from now on.
+    pub async fn attach(&self, id: &str, stdin: bool) -> Result<Attachment> {
+        let entry = self.entry(id)?;
+        let (reply, fds) = entry.ask(Request::Attach { stdin }, &[]).await?;
+        let Reply::Attached { terminal } = reply else { return Err(entry.unexpected(reply)) };
+        let mut fds = fds.into_iter();
+        let stdin = if stdin { fds.next() } else { None };
+        let stdout = fds.next();
+        let (stderr, terminal) = if terminal { (None, fds.next()) } else { (fds.next(), None) };
+        Ok(Attachment { io: ProcessIo::Pipes { stdin, stdout, stderr }, terminal })
+    }
+
+    /// What the container used up to now.
+    pub async fn stats(&self, id: &str) -> Result<Stats> {
+        let cgroup = self.entry(id)?.cgroup.clone();
+        blocking(move || {
+            let (cpu_usage_ns, memory, pids, pids_limit) =
+                cgroup.usage().map_err(io_error("read counters of", &cgroup.path()))?;
+            let read_at = std::time::SystemTime::now();
+            Ok(Stats { read_at, cpu_usage_ns, memory, pids, pids_limit })
+        })
+        .await
+    }
+
+    /// Connects to a port on the loopback device of a sandbox, IPv4 first.
+    pub async fn dial(&self, sandbox: &str, port: u16) -> Result<TcpStream> {
+        self.dial_sandbox(sandbox, port).await
+    }
+
+    /// Every exit of a container from now on, those of lost monitors included.
+    pub fn exits(&self) -> broadcast::Receiver<(String, Exit)> {
+        self.exits.subscribe()
+    }
+
+    /// Records of exec sessions, oldest first. Ended ones are kept for a while.
+    pub fn sessions(&self, filter: &SessionFilter) -> Vec<SessionRecord> {
+        self.sessions.list(filter)
+    }
+
+    fn entry(&self, id: &str) -> Result<Arc<Entry>> {
+        self.entries().get(id).cloned().ok_or_else(|| not_found(Kind::Container, id))
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_found(kind: Kind, id: &str) -> EngineError {
+    EngineError::NotFound { kind, id: id.to_owned() }
+}
+
+fn io_error<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl Fn(std::io::Error) -> EngineError + 'a {
+    move |source| EngineError::Io { action, path: path.to_owned(), source }
+}
+
+/// Runs what may keep a thread busy for a while.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(EngineError::ShuttingDown),
+        },
+    }
+}
+
+/// A sender of states that starts with one.
+fn state_channel(state: State) -> watch::Sender<State> {
+    watch::channel(state).0
+}

@@ -1,0 +1,201 @@
+//! One container as the runtime holds it, and the watch over its monitor.
+
+use std::{
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, SystemTime},
+};
+
+use tokio::sync::watch;
+
+use super::{Engine, Result, blocking, state_channel};
+use crate::engine::{
+    EngineError, ExecFault, Exit, ExitCause, State,
+    cgroup::Cgroup,
+    client::Client,
+    message::{Failure, FromMonitor, Reply, Request},
+    record,
+    wire::Reader,
+};
+
+/// How long a container whose monitor is gone may take to die.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) id: String,
+    pub(super) directory: PathBuf,
+    pub(super) cgroup: Cgroup,
+    /// Cgroups above its own that were made for it, topmost first.
+    pub(super) made: Vec<PathBuf>,
+    /// `None` when the monitor is gone.
+    client: Mutex<Option<Arc<Client>>>,
+    state: watch::Sender<State>,
+}
+
+impl Entry {
+    pub(super) fn new(
+        id: &str,
+        directory: PathBuf,
+        cgroup: Cgroup,
+        made: Vec<PathBuf>,
+        state: State,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            directory,
+            cgroup,
+            made,
+            client: Mutex::default(),
+            state: state_channel(state),
+        }
+    }
+
+    pub(super) fn connect(&self, client: Arc<Client>) {
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// Sets what is known of a container that was there before this runtime.
+    pub(super) fn recall(&self, state: State) {
+        self.state.send_replace(state);
+    }
+
+    /// Unless it has ended meanwhile.
+    pub(super) fn set_running(&self, running: State) {
+        self.state.send_if_modified(|state| {
+            let created = matches!(state, State::Created);
+            if created {
+                *state = running;
+            }
+            created
+        });
+    }
+
+    /// Asks the monitor.
+    pub(super) async fn ask(
+        &self,
+        request: Request,
+        block: &[u8],
+    ) -> Result<(Reply, Vec<OwnedFd>)> {
+        if matches!(self.state(), State::Exited(_)) {
+            return Err(self.wrong_state("exited", "it must not have ended"));
+        }
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let answer = match client {
+            Some(client) => client.ask(request, block).await,
+            None => None,
+        };
+        match answer {
+            Some((Reply::Failed(failure), _)) => Err(self.failed(failure)),
+            Some(answer) => Ok(answer),
+            None if matches!(self.state(), State::Exited(_)) => {
+                Err(self.wrong_state("exited", "it must not have ended"))
+            }
+            None => Err(EngineError::MonitorLost { id: self.id.clone() }),
+        }
+    }
+
+    pub(super) fn wrong_state(&self, state: &'static str, needs: &'static str) -> EngineError {
+        EngineError::WrongState { id: self.id.clone(), state, needs }
+    }
+
+    fn failed(&self, failure: Failure) -> EngineError {
+        match failure {
+            Failure::Refused(reason) => EngineError::Refused { id: self.id.clone(), reason },
+            Failure::Create(reason) => EngineError::Create { id: self.id.clone(), reason },
+            Failure::Exec { code, message } => EngineError::Exec(ExecFault { code, message }),
+        }
+    }
+
+    /// An answer that belongs to another question: the monitor is of another version, or broken.
+    pub(super) fn unexpected(&self, _: Reply) -> EngineError {
+        EngineError::Refused {
+            id: self.id.clone(),
+            reason: "its monitor answers what was not asked".to_owned(),
+        }
+    }
+
+    /// Notes the end, once; whether this was it.
+    fn end(&self, exit: &Exit) -> bool {
+        self.state.send_if_modified(|state| {
+            let first = !matches!(state, State::Exited(_));
+            if first {
+                *state = State::Exited(exit.clone());
+            }
+            first
+        })
+    }
+}
+
+impl Engine {
+    /// Follows what a monitor tells until it is gone. Holds the engine only while there is something to do.
+    pub(super) fn follow(&self, entry: Arc<Entry>, client: Arc<Client>, mut reader: Reader) {
+        let engine = self.me.clone();
+        tokio::spawn(async move {
+            while let Some(message) = client.receive(&mut reader).await {
+                let Some(engine) = engine.upgrade() else { return };
+                engine.hear(&entry, message);
+            }
+            client.close();
+            mourn(&engine, &entry).await;
+        });
+    }
+
+    fn hear(&self, entry: &Arc<Entry>, message: FromMonitor) {
+        match message {
+            FromMonitor::Exited(exit) => self.container_ended(entry, &exit),
+            FromMonitor::SessionExited { session, exit } => self.sessions.end(&session, &exit),
+            FromMonitor::Hello { .. } | FromMonitor::Reply { .. } => {}
+        }
+    }
+
+    pub(super) fn container_ended(&self, entry: &Entry, exit: &Exit) {
+        if entry.end(exit) {
+            self.sessions.lose(&entry.id);
+            // Nobody listens: fine.
+            let _ = self.exits.send((entry.id.clone(), exit.clone()));
+        }
+    }
+}
+
+/// The monitor is gone: because all is told, or because it was killed.
+async fn mourn(engine: &Weak<Engine>, entry: &Arc<Entry>) {
+    if matches!(entry.state(), State::Exited(_)) {
+        return;
+    }
+    let lost = Arc::clone(entry);
+    let exit = blocking(move || Ok(exit_of(&lost))).await;
+    if let (Some(engine), Ok(exit)) = (engine.upgrade(), exit) {
+        engine.container_ended(entry, &exit);
+    }
+}
+
+/// How a container without a monitor ended: as the monitor wrote, else by our hand now.
+pub(super) fn exit_of(entry: &Entry) -> Exit {
+    let file = entry.directory.join(record::EXIT);
+    if let Ok(Some(exit)) = record::load(&file) {
+        return exit;
+    }
+    let _ = entry.cgroup.kill();
+    let _ = entry.cgroup.wait_until_empty(PATIENCE);
+    let exit = Exit {
+        code: 128 + libc::SIGKILL,
+        cause: ExitCause::MonitorLost,
+        started_at: match entry.state() {
+            State::Running { started_at, .. } => Some(started_at),
+            State::Created | State::Exited(_) => None,
+        },
+        finished_at: SystemTime::now(),
+    };
+    let _ = record::save(&file, &exit);
+    exit
+}

@@ -1,0 +1,204 @@
+//! Making, changing and removing containers.
+
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use oci_spec::runtime::LinuxResources;
+
+use super::{Engine, Entry, Result, blocking, io_error};
+use crate::engine::{
+    ContainerRequest, EngineError, Kind, State,
+    cgroup::Cgroup,
+    client::Client,
+    environment,
+    message::{CreateRequest, Reply, Request},
+    record::{self, ContainerFile},
+    request::{self, Prepared},
+    wire::Reader,
+};
+
+/// How long processes that were killed may take to die.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Engine {
+    pub(super) async fn make_container(&self, id: &str, request: ContainerRequest) -> Result<()> {
+        request::check_id(id)?;
+        let ContainerRequest { spec, env, stdio } = request;
+        let prepared = request::prepare(spec, &stdio, &self.hierarchies)?;
+        for warning in &prepared.warnings {
+            tracing::warn!(container = id, "{warning}");
+        }
+        let entry = self.reserve(id, &prepared)?;
+        let block = environment::block_of(&[], &[&env]);
+        drop(env);
+        let Prepared { spec, settings, program, resources, cgroup_view, machine_pids, .. } =
+            prepared;
+        let request = CreateRequest {
+            cgroup: entry.cgroup.path(),
+            resources,
+            cgroup_view,
+            stdio,
+            settings,
+            program,
+            machine_pids,
+        };
+        let made = async {
+            let client = self.start_monitor(&entry, spec).await?;
+            entry.connect(Arc::clone(&client));
+            self.follow(Arc::clone(&entry), client, Reader::default());
+            let (reply, _) = entry.ask(Request::Create(Box::new(request)), &block).await?;
+            let Reply::Created { warnings } = reply else { return Err(entry.unexpected(reply)) };
+            for warning in warnings {
+                tracing::warn!(container = id, "{warning}");
+            }
+            Ok(())
+        };
+        let made = made.await;
+        if made.is_err() {
+            self.discard(&entry).await;
+        }
+        made
+    }
+
+    /// Takes the id, so that nobody else makes a container of that name meanwhile.
+    fn reserve(&self, id: &str, prepared: &Prepared) -> Result<Arc<Entry>> {
+        let taken = || EngineError::AlreadyExists { kind: Kind::Container, id: id.to_owned() };
+        let mut entries = self.entries();
+        if entries.contains_key(id) {
+            return Err(taken());
+        }
+        let directory = self.run_dir.join("containers").join(id);
+        // Those that another container made are also ours: whichever goes last removes them.
+        let made = prepared
+            .cgroup
+            .above()
+            .filter(|above| {
+                !prepared.cgroup.hierarchies().has(above)
+                    || entries.values().any(|other| other.made.contains(above))
+            })
+            .collect();
+        let entry =
+            Arc::new(Entry::new(id, directory, prepared.cgroup.clone(), made, State::Created));
+        entries.insert(id.to_owned(), Arc::clone(&entry));
+        Ok(entry)
+    }
+
+    async fn start_monitor(
+        &self,
+        entry: &Arc<Entry>,
+        spec: oci_spec::runtime::Spec,
+    ) -> Result<Arc<Client>> {
+        let (spawner, entry) = (Arc::clone(&self.spawner), Arc::clone(entry));
+        let socket = blocking(move || {
+            let directory = &entry.directory;
+            make_directory(directory).map_err(io_error("make", directory))?;
+            let file = ContainerFile { cgroup: entry.cgroup.path(), made: entry.made.clone() };
+            record::save(&directory.join(record::RECORD), &file)
+                .and_then(|()| record::save(&directory.join(record::CONFIG), &spec))
+                .map_err(io_error("write a record in", directory))?;
+            spawner.monitor(directory).map_err(spawner_error)
+        })
+        .await?;
+        Client::new(socket).map(Arc::new).map_err(spawner_error)
+    }
+
+    pub(super) async fn unmake_container(&self, id: &str) -> Result<()> {
+        let Ok(entry) = self.entry(id) else { return Ok(()) };
+        match entry.state() {
+            State::Running { .. } => {
+                return Err(entry.wrong_state("running", "it must have ended"));
+            }
+            State::Created => {
+                self.kill_all(id).await?;
+                let _ = tokio::time::timeout(PATIENCE, self.wait(id)).await;
+            }
+            State::Exited(_) => {}
+        }
+        let removed = Arc::clone(&entry);
+        blocking(move || remove(&removed)).await?;
+        self.forget(&entry);
+        Ok(())
+    }
+
+    /// Removes what a creation that failed left behind.
+    async fn discard(&self, entry: &Arc<Entry>) {
+        let removed = Arc::clone(entry);
+        if let Err(error) = blocking(move || remove(&removed)).await {
+            tracing::warn!(
+                container = entry.id,
+                error = %waybill_core::chain::Chain(&error),
+                "what is left of a container that could not be created was not removed"
+            );
+        }
+        self.forget(entry);
+    }
+
+    fn forget(&self, entry: &Arc<Entry>) {
+        let mut entries = self.entries();
+        if entries.get(&entry.id).is_some_and(|other| Arc::ptr_eq(other, entry)) {
+            entries.remove(&entry.id);
+        }
+    }
+
+    pub(super) async fn change_limits(&self, id: &str, resources: LinuxResources) -> Result<()> {
+        let entry = self.entry(id)?;
+        if matches!(entry.state(), State::Exited(_)) {
+            return Err(entry.wrong_state("exited", "it must not have ended"));
+        }
+        blocking(move || {
+            let path = entry.cgroup.path();
+            entry.cgroup.apply(&resources).map_err(io_error("change the limits of", &path))
+        })
+        .await
+    }
+}
+
+/// Removes everything of a container but what others put into its directory, such as a mounted root file system.
+pub(super) fn remove(entry: &Entry) -> Result<()> {
+    let cgroup = &entry.cgroup;
+    let failed = |source| EngineError::Io { action: "remove cgroup", path: cgroup.path(), source };
+    cgroup.kill().map_err(failed)?;
+    if !cgroup.wait_until_empty(PATIENCE).map_err(failed)? {
+        return Err(failed(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "a process that was killed does not die",
+        )));
+    }
+    cgroup.remove().map_err(failed)?;
+    Cgroup::remove_made(cgroup.hierarchies(), &entry.made);
+    remove_files(&entry.directory).map_err(io_error("remove", &entry.directory))
+}
+
+/// The record goes last, so that what was left over is found again.
+fn remove_files(directory: &Path) -> io::Result<()> {
+    let ignore_missing = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    };
+    ignore_missing(fs::remove_dir_all(directory.join("oci")))?;
+    for file in
+        ["console.sock", record::MONITOR_SOCKET, record::CONFIG, record::EXIT, record::RECORD]
+    {
+        ignore_missing(fs::remove_file(directory.join(file)))?;
+    }
+    // Still there if a root file system is mounted below it; whoever mounted it removes it.
+    let _ = fs::remove_dir(directory.join("rootfs"));
+    let _ = fs::remove_dir(directory);
+    Ok(())
+}
+
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+pub(super) fn spawner_error(error: io::Error) -> EngineError {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => EngineError::SpawnerLost,
+        _ => EngineError::Io { action: "use", path: PathBuf::from("spawner"), source: error },
+    }
+}

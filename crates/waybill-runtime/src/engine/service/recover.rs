@@ -1,0 +1,146 @@
+//! What a runtime finds when it is started: its run directory, and what the one before it left there.
+
+use std::{
+    fs, io,
+    os::{
+        fd::AsRawFd,
+        unix::{fs::PermissionsExt, net::UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::mount::MountFlags;
+
+use super::{
+    Engine, Entry, Result, blocking, container::exit_of, io_error, lifecycle::make_directory,
+};
+use crate::engine::{
+    State,
+    cgroup::{Cgroup, Hierarchies},
+    client::Client,
+    message::FromMonitor,
+    record::{self, ContainerFile},
+    wire::Reader,
+};
+
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// A monitor that lives: its container, the connection, the sessions it knows.
+struct Found {
+    entry: Arc<Entry>,
+    client: Arc<Client>,
+    reader: Reader,
+    sessions: Vec<String>,
+}
+
+/// Makes the run directory, for its owner only and on a tmpfs.
+pub(super) fn prepare(run_dir: PathBuf) -> Result<(PathBuf, Hierarchies)> {
+    let hierarchies =
+        Hierarchies::detect().map_err(io_error("use", Path::new("/sys/fs/cgroup")))?;
+    let failed = |action| {
+        let path = run_dir.clone();
+        move |error: io::Error| io_error(action, &path)(error)
+    };
+    make_directory(&run_dir).map_err(failed("make"))?;
+    let run_dir_path = run_dir.canonicalize().map_err(failed("find"))?;
+    mount_tmpfs(&run_dir_path).map_err(failed("mount a tmpfs at"))?;
+    fs::set_permissions(&run_dir_path, fs::Permissions::from_mode(0o700))
+        .map_err(failed("close to others"))?;
+    for below in ["sandboxes", "containers", "sessions"] {
+        make_directory(&run_dir_path.join(below)).map_err(failed("make a directory in"))?;
+    }
+    Ok((run_dir_path, hierarchies))
+}
+
+fn mount_tmpfs(directory: &Path) -> io::Result<()> {
+    let kind = rustix::fs::statfs(directory)?.f_type;
+    if i128::from(kind) == i128::from(TMPFS_MAGIC) {
+        return Ok(());
+    }
+    let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+    let mount = |options: &std::ffi::CStr| {
+        rustix::mount::mount("waybill", directory, "tmpfs", flags, options)
+    };
+    // Kernels before 6.4 do not know `noswap`.
+    mount(c"mode=0700,noswap").or_else(|_| mount(c"mode=0700"))?;
+    Ok(())
+}
+
+impl Engine {
+    pub(super) async fn recover(&self) -> Result<()> {
+        let containers = self.run_dir.join("containers");
+        let directories = fs::read_dir(&containers)
+            .and_then(|entries| {
+                entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()
+            })
+            .map_err(io_error("list", &containers))?;
+        let mut found = Vec::new();
+        for directory in directories {
+            found.extend(self.recover_container(directory).await?);
+        }
+        self.sessions
+            .load(|session| {
+                found.iter().any(|one| {
+                    one.entry.id == session.container && one.sessions.contains(&session.id)
+                })
+            })
+            .map_err(io_error("read the sessions in", &self.run_dir))?;
+        for Found { entry, client, reader, .. } in found {
+            self.follow(entry, client, reader);
+        }
+        Ok(())
+    }
+
+    async fn recover_container(&self, directory: PathBuf) -> Result<Option<Found>> {
+        let Some(id) = directory.file_name().and_then(|name| name.to_str()).map(str::to_owned)
+        else {
+            return Ok(None);
+        };
+        let record = directory.join(record::RECORD);
+        let file = record::load(&record).map_err(io_error("read", &record))?;
+        let Some(ContainerFile { cgroup, made }) = file else {
+            // Left by somebody who was about to make or had removed a container.
+            let _ = fs::remove_dir(directory.join("rootfs"));
+            let _ = fs::remove_dir(&directory);
+            return Ok(None);
+        };
+        let Some(cgroup) = Cgroup::new(&self.hierarchies, &cgroup) else { return Ok(None) };
+        let entry = Arc::new(Entry::new(&id, directory, cgroup, made, State::Created));
+        self.entries().insert(id, Arc::clone(&entry));
+        match greet(&entry).await {
+            Some((client, reader, state, sessions)) => {
+                let client = Arc::new(client);
+                entry.connect(Arc::clone(&client));
+                entry.recall(state);
+                Ok(Some(Found { entry, client, reader, sessions }))
+            }
+            None => {
+                let lost = Arc::clone(&entry);
+                let exit = blocking(move || Ok(exit_of(&lost))).await?;
+                entry.recall(State::Exited(exit));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Connects to a monitor and hears how far its container is. `None` if it is gone.
+async fn greet(entry: &Entry) -> Option<(Client, Reader, State, Vec<String>)> {
+    if entry.directory.join(record::EXIT).exists() {
+        return None;
+    }
+    let client = Client::new(connect(&entry.directory).ok()?).ok()?;
+    let mut reader = Reader::default();
+    match client.receive(&mut reader).await? {
+        FromMonitor::Hello { state, sessions } => Some((client, reader, state, sessions)),
+        _ => None,
+    }
+}
+
+/// The path of a socket may be longer than an address can hold, so it is reached through its directory.
+fn connect(directory: &Path) -> io::Result<UnixStream> {
+    let directory = fs::File::open(directory)?;
+    let path = format!("/proc/self/fd/{}/{}", directory.as_raw_fd(), record::MONITOR_SOCKET);
+    UnixStream::connect(path)
+}

@@ -1,0 +1,199 @@
+//! The records of exec sessions that the runtime holds, running and ended.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs, io,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+
+use tokio::sync::watch;
+
+use super::{
+    Exit, ExitCause, SessionFilter, SessionRecord,
+    record::{self, SessionFile},
+};
+
+/// How many ended sessions are remembered.
+const MOST_ENDED: usize = 1000;
+
+/// All sessions, in the order in which they began.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    directory: PathBuf,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    sessions: HashMap<String, Known>,
+    began: VecDeque<String>,
+    ended: VecDeque<String>,
+}
+
+#[derive(Debug)]
+struct Known {
+    record: SessionRecord,
+    exit: watch::Sender<Option<Exit>>,
+}
+
+impl Sessions {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self { directory, table: Mutex::default() }
+    }
+
+    /// Reads what monitors wrote. A session without an exit counts as running only if `lives` says so.
+    pub(super) fn load(&self, lives: impl Fn(&SessionRecord) -> bool) -> io::Result<()> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|kind| kind == "json") {
+                found.extend(record::load::<SessionFile>(&path).ok().flatten());
+            }
+        }
+        found.sort_by_key(|file| file.started_at);
+        for file in found {
+            let record = file.into_record();
+            let (id, exit) = (record.id.clone(), record.exit.clone());
+            let lost = exit.is_none() && !lives(&record);
+            let exit = if lost { Some(lost_exit(&record)) } else { exit };
+            self.add(SessionRecord { exit: None, ..record });
+            if let Some(exit) = exit {
+                self.end(&id, &exit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a session that runs, or is about to; how it ends can be waited for. `None` if the id is taken.
+    pub(super) fn add(&self, record: SessionRecord) -> Option<watch::Receiver<Option<Exit>>> {
+        let mut table = self.table();
+        if table.sessions.contains_key(&record.id) {
+            return None;
+        }
+        let (exit, receiver) = watch::channel(None);
+        table.began.push_back(record.id.clone());
+        table.sessions.insert(record.id.clone(), Known { record, exit });
+        Some(receiver)
+    }
+
+    /// Notes what became of a session that was about to run.
+    pub(super) fn started(&self, id: &str, pid: i32, started_at: SystemTime) {
+        if let Some(known) = self.table().sessions.get_mut(id) {
+            known.record.pid = pid;
+            known.record.started_at = started_at;
+        }
+    }
+
+    /// Forgets a session that never ran.
+    pub(super) fn forget(&self, id: &str) {
+        let mut table = self.table();
+        table.sessions.remove(id);
+        table.began.retain(|other| other != id);
+    }
+
+    pub(super) fn end(&self, id: &str, exit: &Exit) {
+        let mut table = self.table();
+        let Some(known) = table.sessions.get_mut(id) else { return };
+        if known.record.exit.is_some() {
+            return;
+        }
+        known.record.exit = Some(exit.clone());
+        known.exit.send_replace(Some(exit.clone()));
+        table.ended.push_back(id.to_owned());
+        while table.ended.len() > MOST_ENDED {
+            let Some(oldest) = table.ended.pop_front() else { break };
+            table.sessions.remove(&oldest);
+            table.began.retain(|id| *id != oldest);
+            let _ = fs::remove_file(record::session_file(&self.directory, &oldest));
+        }
+    }
+
+    /// Ends every session of a container whose monitor is gone.
+    pub(super) fn lose(&self, container: &str) {
+        let filter = SessionFilter { container: Some(container.to_owned()), running: true };
+        for record in self.list(&filter) {
+            self.end(&record.id, &lost_exit(&record));
+        }
+    }
+
+    pub(super) fn list(&self, filter: &SessionFilter) -> Vec<SessionRecord> {
+        let table = self.table();
+        let records = table.began.iter().filter_map(|id| table.sessions.get(id));
+        records
+            .map(|known| &known.record)
+            .filter(|record| filter.container.as_ref().is_none_or(|id| *id == record.container))
+            .filter(|record| !filter.running || record.exit.is_none())
+            .cloned()
+            .collect()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lost_exit(record: &SessionRecord) -> Exit {
+    Exit {
+        code: 128 + libc::SIGKILL,
+        cause: ExitCause::MonitorLost,
+        started_at: Some(record.started_at),
+        finished_at: SystemTime::now(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn session(id: usize) -> SessionRecord {
+        SessionRecord {
+            id: format!("s{id}"),
+            container: format!("c{}", id % 2),
+            pid: 1,
+            started_at: SystemTime::UNIX_EPOCH + Duration::from_secs(1),
+            exit: None,
+            injected: Vec::new(),
+            audit_id: None,
+        }
+    }
+
+    fn exit() -> Exit {
+        Exit {
+            code: 0,
+            cause: ExitCause::Own,
+            started_at: None,
+            finished_at: SystemTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn ended_sessions_are_remembered_up_to_a_number_and_running_ones_always() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::new(directory.path().to_owned());
+        sessions.add(session(0));
+        for id in 1..=MOST_ENDED + 5 {
+            sessions.add(session(id));
+            sessions.end(&format!("s{id}"), &exit());
+        }
+        let all = sessions.list(&SessionFilter::default());
+        assert_eq!(all.len(), MOST_ENDED + 1);
+        assert_eq!((all[0].id.as_str(), all[1].id.as_str()), ("s0", "s6"));
+        let running = SessionFilter { container: Some("c0".to_owned()), running: true };
+        assert_eq!(sessions.list(&running).len(), 1);
+    }
+
+    #[test]
+    fn sessions_of_a_lost_monitor_end_as_lost_and_only_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::new(directory.path().to_owned());
+        let waiter = sessions.add(session(2)).unwrap();
+        sessions.lose("c0");
+        sessions.end("s2", &exit());
+        let exit = waiter.borrow().clone().unwrap();
+        assert_eq!((exit.code, exit.cause), (137, ExitCause::MonitorLost));
+    }
+}

@@ -1,0 +1,127 @@
+//! What survives the death of a runtime or a monitor.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use waybill_runtime::engine::{ExitCause, SessionFilter, State};
+
+use crate::lab::{Lab, eventually, exec, variables};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_runtime_finds_containers_that_run_and_exits_that_it_missed() {
+    let Some(mut lab) = Lab::open().await else { return };
+    lab.run("stays").await;
+    let request = lab.container("ends", &["/bin/sh", "-c", "sleep 0.2; echo late; exit 5"]);
+    lab.engine().create("ends", request).await.unwrap();
+    lab.engine().start("ends").await.unwrap();
+    lab.engine().create("idle", lab.container("idle", &["/bin/true"])).await.unwrap();
+    let before = lab.engine().state("stays").unwrap();
+    lab.stop_runtime();
+    let exit_file = lab.run_dir().join("containers/ends/exit.json");
+    eventually("the container ends", || exit_file.exists()).await;
+    lab.start_runtime().await;
+    let engine = lab.engine();
+    assert_eq!(engine.state("stays").unwrap(), before);
+    assert_eq!(engine.state("idle").unwrap(), State::Created);
+    let State::Exited(exit) = engine.state("ends").unwrap() else { panic!() };
+    assert_eq!((exit.code, exit.cause), (5, ExitCause::Own));
+    assert_eq!(lab.logged("ends"), ["stdout F late"]);
+    // The baseline is still there: it lives in the monitor.
+    assert_eq!(lab.sh("stays", "echo $BASE").await.0, "line\n");
+    engine.start("idle").await.unwrap();
+    assert_eq!(engine.wait("idle").await.unwrap().code, 0);
+    lab.kill_and_delete("stays").await;
+    for id in ["ends", "idle"] {
+        engine.delete(id).await.unwrap();
+    }
+    lab.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_monitor_is_reported_and_its_container_dies() {
+    let Some(lab) = Lab::open().await else { return };
+    lab.run("box").await;
+    let session = lab.engine().exec("box", exec(&["/bin/sleep", "1000"])).await.unwrap();
+    let mut exits = lab.engine().exits();
+    kill_process(Pid::from_raw(lab.monitor("box")).unwrap(), Signal::KILL).unwrap();
+    let exit = lab.engine().wait("box").await.unwrap();
+    assert_eq!((exit.code, exit.cause), (137, ExitCause::MonitorLost));
+    assert_eq!(exits.recv().await.unwrap(), ("box".to_owned(), exit));
+    assert_eq!(session.wait().await.unwrap().cause, ExitCause::MonitorLost);
+    lab.engine().delete("box").await.unwrap();
+    lab.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_monitor_that_died_with_the_runtime_is_reported_to_the_next() {
+    let Some(mut lab) = Lab::open().await else { return };
+    lab.run("box").await;
+    let monitor = lab.monitor("box");
+    lab.stop_runtime();
+    kill_process(Pid::from_raw(monitor).unwrap(), Signal::KILL).unwrap();
+    lab.start_runtime().await;
+    let State::Exited(exit) = lab.engine().state("box").unwrap() else { panic!() };
+    assert_eq!(exit.cause, ExitCause::MonitorLost);
+    lab.engine().delete("box").await.unwrap();
+    lab.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_sessions_survive_the_runtime_and_hold_no_value() {
+    let Some(mut lab) = Lab::open().await else { return };
+    lab.run("box").await;
+    let mut request = exec(&["/bin/sleep", "1000"]);
+    request.env = variables(&[("KUBERNETES_EXEC_AUDIT_ID", "5c1e-0f"), ("TOKEN", "canary-91")]);
+    let running = lab.engine().exec("box", request).await.unwrap();
+    let (_, exit) = lab.sh("box", "exit 4").await;
+    let before = lab.engine().sessions(&SessionFilter::default());
+    assert_eq!(before.len(), 2);
+    assert_eq!(before[0].pid, running.process.pid());
+    assert_eq!(before[0].audit_id.as_ref().unwrap().as_str(), "5c1e-0f");
+    let names: Vec<String> = before[0].injected.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["KUBERNETES_EXEC_AUDIT_ID", "TOKEN"]);
+    assert_eq!(before[1].exit, Some(exit));
+    let file = lab.run_dir().join(format!("sessions/{}.json", running.process.id()));
+    assert!(!std::fs::read_to_string(file).unwrap().contains("canary"));
+    drop(running);
+    lab.stop_runtime();
+    lab.start_runtime().await;
+    assert_eq!(lab.engine().sessions(&SessionFilter::default()), before);
+    let filter = SessionFilter { container: Some("box".to_owned()), running: true };
+    assert_eq!(lab.engine().sessions(&filter), before[..1]);
+    lab.kill_and_delete("box").await;
+    assert!(lab.engine().sessions(&filter).is_empty());
+    lab.close().await;
+}
+
+/// kill -9 at random moments, again and again: no exit is lost and nothing is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn deaths_at_any_moment_leave_nothing() {
+    let Some(mut lab) = Lab::open().await else { return };
+    for round in 0..12_u64 {
+        let id = format!("r{round}");
+        let engine = lab.engine().clone();
+        let request = lab.container(&id, &["/bin/sh", "-c", "sleep 0.05; exit 6"]);
+        let started = tokio::spawn({
+            let (engine, id) = (engine.clone(), id.clone());
+            async move {
+                engine.create(&id, request).await?;
+                engine.start(&id).await
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(round * 7)).await;
+        started.abort();
+        let _ = started.await;
+        drop(engine);
+        lab.stop_runtime();
+        lab.start_runtime().await;
+        let engine = lab.engine();
+        match engine.state(&id) {
+            Ok(State::Created) => engine.kill_all(&id).await.unwrap(),
+            Ok(State::Running { .. }) => assert_eq!(engine.wait(&id).await.unwrap().code, 6),
+            Ok(State::Exited(_)) | Err(_) => {}
+        }
+        engine.delete(&id).await.unwrap();
+    }
+    lab.close().await;
+}

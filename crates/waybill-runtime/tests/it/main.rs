@@ -1,0 +1,16 @@
+//! The runtime's public face, on this machine's kernel. Most of it needs root and says SKIPPED without.
+
+#![cfg(test)]
+
+mod cri_container;
+mod cri_exec;
+mod cri_images;
+mod cri_lab;
+mod cri_privilege;
+mod cri_restart;
+mod cri_sandbox;
+mod engine_container;
+mod engine_exec;
+mod engine_recovery;
+mod engine_sandbox;
+mod lab;
