@@ -9,6 +9,7 @@
     reason = "a developer tool talks to the terminal; no part of the product calls it"
 )]
 
+mod crash;
 mod deps;
 mod difftest;
 mod fuzz;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
 fn run(chore: &Chore) -> Result<()> {
     let repository = Repository::here()?;
     match chore {
+        Chore::Crash(args) => crash::run(&repository, args),
         Chore::Deps => deps::run(&repository),
         Chore::Difftest(args) => difftest::run(&repository, args),
         Chore::Fuzz(args) => fuzz::run(&repository, args),
@@ -61,6 +63,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Kill the API server under load, again and again, on the embedded store and on etcd
+    ///
+    /// After each kill a new server must have every write that was acknowledged, versions must not
+    /// go back, and watches must go on or say that they cannot. The test command does five rounds.
+    Crash(crash::Args),
     /// Compare the dependencies between our crates with the table in ARCHITECTURE.md
     ///
     /// The table under `## Crates` says which crate may depend on which. An edge that it does not

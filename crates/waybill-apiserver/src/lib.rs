@@ -69,4 +69,6 @@ pub mod fuzzing {
 }
 
 pub use self::authn::local::socket::{SocketError, fetch_credential};
-pub use self::server::{AnonymousAccess, Config, Server, ServerError, StoreConfig};
+pub use self::server::{
+    AnonymousAccess, Config, EtcdFiles, EtcdStore, Server, ServerError, StoreConfig,
+};

@@ -1,5 +1,7 @@
 //! `waybill apiserver`: the API server as a process of its own.
 
+mod store;
+
 use std::{
     fs,
     io::{self, Write},
@@ -11,10 +13,10 @@ use std::{
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use waybill_api::gates::{FeatureGates, KubeVersion};
-use waybill_apiserver::{AnonymousAccess, Config, Server, StoreConfig};
-
+use waybill_apiserver::{AnonymousAccess, Config, Server};
 use waybill_core::chain::Chain;
 
+use self::store::StoreArgs;
 use crate::{
     Outcome,
     log::{self, LogFormat},
@@ -39,9 +41,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
 
-    /// Where objects are kept: `embedded`, or `etcd=URL[,URL…]`.
-    #[arg(long, value_name = "STORE", default_value = "embedded", value_parser = parse_store)]
-    store: StoreConfig,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// The Kubernetes version whose defaults apply.
     #[arg(long, value_name = "VERSION", value_parser = KubeVersion::parse, default_value_t)]
@@ -84,7 +85,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     let config = Config {
         state_dir: state_dir.clone(),
         listen: args.listen,
-        store: args.store,
+        store: args.store.config()?,
         gates,
         token_file: args.token_auth_file,
         audit_policy: args.audit_policy_file,
@@ -133,16 +134,6 @@ impl From<Anonymous> for AnonymousAccess {
             Anonymous::Never => Self::Never,
             Anonymous::Probes => Self::Probes,
         }
-    }
-}
-
-fn parse_store(text: &str) -> Result<StoreConfig, String> {
-    match text.split_once('=') {
-        None if text == "embedded" => Ok(StoreConfig::Embedded),
-        Some(("etcd", urls)) if !urls.is_empty() => {
-            Ok(StoreConfig::Etcd(urls.split(',').map(str::to_owned).collect()))
-        }
-        _ => Err("expected `embedded` or `etcd=URL[,URL…]`".to_owned()),
     }
 }
 

@@ -5,6 +5,7 @@
 //! watchers read ([`feed`]), so the history begins when the store is opened.
 
 mod client;
+mod failure;
 mod feed;
 mod message;
 
@@ -21,6 +22,7 @@ use futures_util::{
 use tokio::task::JoinSet;
 use waybill_core::{id::ResourceVersion, secret::SecretBytes};
 
+pub(crate) use self::failure::Failure;
 use self::{
     client::{CallError, Client, range_of},
     feed::Feed,
@@ -264,9 +266,10 @@ fn revision_of(revision: i64) -> ResourceVersion {
 
 /// A store in an etcd of its own, if this machine has one.
 #[cfg(test)]
-pub(super) async fn open_for_tests() -> Option<(Etcd, server::Server)> {
-    let server = server::Server::start(None)?;
-    let store = server::eventually(async || Etcd::open(server.config("/test")).await).await;
+pub(super) async fn open_for_tests() -> Option<(Etcd, waybill_testkit::etcd::EtcdServer)> {
+    let server = waybill_testkit::etcd::EtcdServer::start()?;
+    let open = async || Etcd::open(server::config(&server, "/test")).await;
+    let store = server::eventually(open).await;
     Some((store, server))
 }
 
@@ -276,8 +279,11 @@ mod tests {
 
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
+    use waybill_core::chain::Chain;
+    use waybill_testkit::etcd::{EtcdServer, EtcdTls as ServerTls};
+
     use super::{
-        server::{Server, ServerTls, eventually},
+        server::{config, eventually},
         *,
     };
     use crate::store::contract;
@@ -289,9 +295,9 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn keeps_the_contract() {
-        let Some(server) = Server::start(None) else { return };
+        let Some(server) = EtcdServer::start() else { return };
         contract::check_all(async |name| {
-            let open = async || Etcd::open(server.config(&format!("/test/{name}"))).await;
+            let open = async || Etcd::open(config(&server, &format!("/test/{name}"))).await;
             (Arc::new(eventually(open).await) as Arc<dyn Store>, ())
         })
         .await;
@@ -299,20 +305,20 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn reopening_keeps_objects_and_revisions() {
-        let Some(server) = Server::start(None) else { return };
-        let store = eventually(async || Etcd::open(server.config("/w")).await).await;
+        let Some(server) = EtcdServer::start() else { return };
+        let store = eventually(async || Etcd::open(config(&server, "/w")).await).await;
         store.write(create("/a")).await.unwrap();
         let before = store.list("").await.unwrap();
         drop(store);
-        let store = Etcd::open(server.config("/w")).await.unwrap();
+        let store = Etcd::open(config(&server, "/w")).await.unwrap();
         assert_eq!(store.list("").await.unwrap(), before);
         assert!(store.write(create("/b")).await.unwrap() > before.revision);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_watch_goes_on_after_etcd_was_killed() {
-        let Some(mut server) = Server::start(None) else { return };
-        let store = eventually(async || Etcd::open(server.config("/w")).await).await;
+        let Some(mut server) = EtcdServer::start() else { return };
+        let store = eventually(async || Etcd::open(config(&server, "/w")).await).await;
         let start = store.list("").await.unwrap().revision;
         let mut watch = store.watch("/a", start).await.unwrap();
         let mut written = vec![store.write(create("/a/0")).await.unwrap()];
@@ -327,11 +333,11 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_writes_of_another_server_are_seen_and_other_prefixes_are_not() {
-        let Some(server) = Server::start(None) else { return };
-        let ours = eventually(async || Etcd::open(server.config("/w")).await).await;
+        let Some(server) = EtcdServer::start() else { return };
+        let ours = eventually(async || Etcd::open(config(&server, "/w")).await).await;
         let start = ours.list("").await.unwrap().revision;
-        let theirs = Etcd::open(server.config("/w")).await.unwrap();
-        let foreign = Etcd::open(server.config("/x")).await.unwrap();
+        let theirs = Etcd::open(config(&server, "/w")).await.unwrap();
+        let foreign = Etcd::open(config(&server, "/x")).await.unwrap();
         foreign.write(create("/a")).await.unwrap();
         let revision = theirs.write(create("/a")).await.unwrap();
         let seen = contract::changes(&mut ours.watch("", start).await.unwrap(), 1).await;
@@ -341,8 +347,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn pages_shrink_until_they_fit() {
-        let Some(server) = Server::start(None) else { return };
-        let store = eventually(async || Etcd::open(server.config("/w")).await).await;
+        let Some(server) = EtcdServer::start() else { return };
+        let store = eventually(async || Etcd::open(config(&server, "/w")).await).await;
         let value = Some(Bytes::from(vec![b'x'; 3 << 20]));
         for at in 0..24 {
             let (key, expected, value) = (format!("/{at:02}"), Expected::Absent, value.clone());
@@ -364,6 +370,15 @@ mod tests {
         };
         let opened = tokio::time::timeout(Duration::from_secs(5), Etcd::open(config)).await;
         assert!(opened.unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn the_cause_of_a_lost_connection_is_told_once() {
+        let error = Etcd::open(EtcdConfig::new(vec!["http://127.0.0.1:1".into()])).await.err();
+        assert_eq!(
+            Chain(&error.unwrap()).to_string(),
+            "etcd: range: transport error: tcp connect error: Connection refused (os error 111)"
+        );
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -388,10 +403,10 @@ mod tests {
             certificate: write("server.pem", &certificate),
             key: write("server.key", &key),
         };
-        let Some(server) = Server::start(Some(files)) else { return };
+        let Some(server) = EtcdServer::start_tls(files) else { return };
         let with = |identity| {
             let tls = Some(EtcdTls { ca: ca.pem().into(), identity });
-            EtcdConfig { tls, ..server.config("/w") }
+            EtcdConfig { tls, ..config(&server, "/w") }
         };
         let store = eventually(async || {
             let (certificate, key) = issue();

@@ -3,4 +3,5 @@
 #![cfg(test)]
 
 mod envfile;
+mod etcd;
 mod run;

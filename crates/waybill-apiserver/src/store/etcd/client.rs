@@ -156,7 +156,7 @@ impl CallError {
                 return Self::TooLarge;
             }
         }
-        Self::Store(StoreError::Call { call, source: Box::new(status) })
+        Self::Store(StoreError::Call { call, source: status.into() })
     }
 
     /// For calls that know no better.

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
-use tonic::Streaming;
+use tonic::{Status, Streaming};
 use waybill_core::{chain::Chain, id::ResourceVersion};
 
 use super::{
@@ -132,7 +132,7 @@ enum Ended {
 async fn next(
     responses: &mut Streaming<WatchResponse>,
 ) -> Result<Option<WatchResponse>, StoreError> {
-    let failed = |status| StoreError::Call { call: "watch", source: Box::new(status) };
+    let failed = |status: Status| StoreError::Call { call: "watch", source: status.into() };
     responses.next().await.transpose().map_err(failed)
 }
 
@@ -184,7 +184,7 @@ mod tests {
         let newest = store.write(create("/2")).await.unwrap();
         store.compact(newest).await.unwrap();
 
-        let config = server.config("/test");
+        let config = etcd::server::config(&server, "/test");
         let history = Arc::new(History::after(start, Limits::default()));
         let mut behind = history.watch("", start).unwrap();
         let feed = Feed {
