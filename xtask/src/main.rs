@@ -1,7 +1,7 @@
 //! The chores of this repository, as `cargo xtask <command>`.
 //!
 //! A chore is here when it is more than one cargo call, or when it checks a rule of the house that
-//! no compiler knows. It relies on cargo and git, and it never changes a tracked file.
+//! no compiler knows. It relies on cargo and git, and only `gen` changes a tracked file.
 
 #![expect(
     clippy::print_stdout,
@@ -13,6 +13,7 @@ mod crash;
 mod deps;
 mod difftest;
 mod fuzz;
+mod generate;
 mod machine;
 mod markdown;
 mod metadata;
@@ -46,6 +47,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Deps => deps::run(&repository),
         Chore::Difftest(args) => difftest::run(&repository, args),
         Chore::Fuzz(args) => fuzz::run(&repository, args),
+        Chore::Gen => generate::run(&repository),
         Chore::Test(args) => test::run(&repository, args),
         Chore::Tidy => tidy::run(&repository),
     }
@@ -87,6 +89,10 @@ enum Chore {
     /// Runs the targets in fuzz/fuzz_targets one after the other and goes on after a crash. Needs
     /// the nightly toolchain and cargo-fuzz, and says how to get them.
     Fuzz(fuzz::Args),
+    /// Write the gRPC code of waybill-proto anew from its proto files
+    ///
+    /// Commit what it writes. `cargo xtask tidy` fails as long as the two differ.
+    Gen,
     /// Run every check and test that this machine can run; CI runs this and nothing else
     ///
     /// The checks come in tiers. A failed tier does not stop the next one; the table at the end

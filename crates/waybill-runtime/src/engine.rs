@@ -4,10 +4,23 @@
 //! container has a monitor process that is its parent, holds its stdio and keeps its environment in
 //! memory, so that the runtime can be killed and started again while containers run, log and exit.
 
+mod error;
+mod service;
+mod spawner;
+
 use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, time::SystemTime};
 
 use oci_spec::runtime::Spec;
-use waybill_core::env::{name::EnvName, value::EnvValue};
+use waybill_core::{
+    env::{name::EnvName, value::EnvValue},
+    id::AuditId,
+};
+
+pub use self::{
+    error::{EngineError, ExecFault, Kind},
+    service::{Engine, Session, SessionProcess},
+    spawner::Spawner,
+};
 
 /// Whose namespace a sandbox's containers live in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,4 +162,78 @@ pub enum ProcessIo {
     },
     /// The master of a terminal; resized with `TIOCSWINSZ`.
     Terminal(OwnedFd),
+}
+
+/// The streams of a container, for one of possibly many who attached.
+#[derive(Debug)]
+pub struct Attachment {
+    /// Always pipes, also when the container has a terminal, because others read the same output.
+    pub io: ProcessIo,
+    /// The container's terminal, if it has one: for `TIOCSWINSZ` only, its bytes come through `io`.
+    pub terminal: Option<OwnedFd>,
+}
+
+/// What a container used up to now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// When the numbers were read.
+    pub read_at: SystemTime,
+    /// Processor time of all its processes, in nanoseconds.
+    pub cpu_usage_ns: u64,
+    /// Its memory.
+    pub memory: MemoryStats,
+    /// Processes and threads that exist now.
+    pub pids: u64,
+    /// How many there may be.
+    pub pids_limit: Option<u64>,
+}
+
+/// A container's memory, in bytes where nothing else is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Everything charged to its cgroup, page cache included.
+    pub usage: u64,
+    /// `usage` without the page cache that has not been used lately; what eviction looks at.
+    pub working_set: u64,
+    /// Anonymous memory.
+    pub rss: u64,
+    /// How much it may use.
+    pub limit: Option<u64>,
+    /// Swapped out, where the kernel counts that.
+    pub swap_usage: Option<u64>,
+    /// How much may be swapped out.
+    pub swap_limit: Option<u64>,
+    /// Page faults.
+    pub page_faults: u64,
+    /// Page faults that had to read.
+    pub major_page_faults: u64,
+}
+
+/// What is remembered about an exec session: who ran what is joined from this, so it outlives the session
+/// for a while. It holds no value except the audit ID, which is no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// The session; `exec-<id>` is its cgroup below the container's.
+    pub id: String,
+    /// Its container.
+    pub container: String,
+    /// The first process, as the machine counts.
+    pub pid: i32,
+    /// When it was started.
+    pub started_at: SystemTime,
+    /// How the first process ended, once it did.
+    pub exit: Option<Exit>,
+    /// Names of the variables that were put over the container's environment, each once, in order.
+    pub injected: Vec<EnvName>,
+    /// The audit ID of the API request that asked for the session, if the API server passed one on.
+    pub audit_id: Option<AuditId>,
+}
+
+/// Which session records are asked for; all of them by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// Only those of this container.
+    pub container: Option<String>,
+    /// Only those whose first process has not ended.
+    pub running: bool,
 }

@@ -1,0 +1,103 @@
+//! What can go wrong in the engine. No variant holds a value of a variable.
+
+use std::{fmt, io, path::PathBuf};
+
+/// Why the engine did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// There is no such sandbox or container.
+    #[error("{kind} {id:?} does not exist")]
+    NotFound {
+        /// What was looked for.
+        kind: Kind,
+        /// Its id.
+        id: String,
+    },
+    /// The id is taken.
+    #[error("{kind} {id:?} exists already")]
+    AlreadyExists {
+        /// What exists.
+        kind: Kind,
+        /// Its id.
+        id: String,
+    },
+    /// The request cannot be carried out as it stands, on this machine or anywhere.
+    #[error("{reason}")]
+    Invalid {
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The container is not in the state that the call needs.
+    #[error("container {id:?} is {state}; {needs}")]
+    WrongState {
+        /// The container.
+        id: String,
+        /// The state it is in.
+        state: &'static str,
+        /// What the call needs.
+        needs: &'static str,
+    },
+    /// The program could not be started.
+    #[error(transparent)]
+    Exec(#[from] ExecFault),
+    /// The container could not be made.
+    #[error("container {id:?} could not be created: {reason}")]
+    Create {
+        /// The container.
+        id: String,
+        /// What its creation reported.
+        reason: String,
+    },
+    /// The container's monitor died or does not answer; its container is being killed.
+    #[error("the monitor of container {id:?} is gone")]
+    MonitorLost {
+        /// The container.
+        id: String,
+    },
+    /// The spawner died; no container can be created until the runtime is started again.
+    #[error("the spawner process is gone; restart the runtime")]
+    SpawnerLost,
+    /// The kernel refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Why a program could not be started; `code` is what a shell would return for it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ExecFault {
+    /// 127 when the program does not exist, otherwise 126.
+    pub code: i32,
+    /// What failed, in the words that users of other runtimes know.
+    pub message: String,
+}
+
+/// What an id names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A pod sandbox.
+    Sandbox,
+    /// A container.
+    Container,
+    /// An exec session.
+    Session,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sandbox => "sandbox",
+            Self::Container => "container",
+            Self::Session => "session",
+        })
+    }
+}
