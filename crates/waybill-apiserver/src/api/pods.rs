@@ -10,6 +10,7 @@ use waybill_api::{
     gates::KubeVersion,
     status::{Status, StatusDetails, Subject},
 };
+use waybill_stream::long_target;
 
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
@@ -21,7 +22,6 @@ use crate::{
     proxy::{
         address::NodeAddress,
         exec::ExecPlan,
-        long_target,
         options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions},
         target::{NodeTarget, PodPath},
     },

@@ -18,17 +18,17 @@ use http::{Method, Request};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The longest request line that is read; hyper refuses a longer one with 414.
-pub(crate) const REQUEST_LINE_LIMIT: usize = 192 * 1024;
+pub const REQUEST_LINE_LIMIT: usize = 192 * 1024;
 
 /// `max_buf_size` for HTTP/1 on both sides: the line and as much again for headers. It must exceed
 /// [`REQUEST_LINE_LIMIT`], or a line that is too long gives 431 instead of 414.
-pub(crate) const HTTP1_BUFFER: usize = 2 * REQUEST_LINE_LIMIT;
+pub const HTTP1_BUFFER: usize = 2 * REQUEST_LINE_LIMIT;
 
 /// A server's connection, whose first request may have a long query.
 ///
 /// Only the first: exec clients open a connection for each session, and later requests could not be
 /// found without parsing the bodies between them.
-pub(crate) struct LongTargetIo<S> {
+pub struct LongTargetIo<S> {
     inner: S,
     head: Head,
     slot: TargetSlot,
@@ -36,7 +36,7 @@ pub(crate) struct LongTargetIo<S> {
 
 impl<S> LongTargetIo<S> {
     /// Wraps a connection before hyper sees it; the service must [`TargetSlot::attach`].
-    pub(crate) fn new(inner: S) -> (Self, TargetSlot) {
+    pub fn new(inner: S) -> (Self, TargetSlot) {
         let slot = TargetSlot::default();
         (Self { inner, head: Head::Reading(BytesMut::new()), slot: slot.clone() }, slot)
     }
@@ -108,11 +108,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for LongTargetIo<S> {
 
 /// Hands the long target of a connection's first request to the service.
 #[derive(Clone, Default)]
-pub(crate) struct TargetSlot(Arc<Mutex<Option<RequestTarget>>>);
+pub struct TargetSlot(Arc<Mutex<Option<RequestTarget>>>);
 
 impl TargetSlot {
     /// Gives `request` its true target; to be called first for every request of the connection.
-    pub(crate) fn attach<B>(&self, request: &mut Request<B>) {
+    pub fn attach<B>(&self, request: &mut Request<B>) {
         let target = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(target) = target {
             request.extensions_mut().insert(target);
@@ -132,10 +132,10 @@ impl TargetSlot {
 /// The path and query that a client sent, where `Uri` cannot hold it. It has no `Debug`, for the
 /// query may hold values of variables.
 #[derive(Clone)]
-pub(crate) struct RequestTarget(Arc<str>);
+pub struct RequestTarget(Arc<str>);
 
 /// The query of `request`, however long; empty if there is none.
-pub(crate) fn query<B>(request: &Request<B>) -> &str {
+pub fn query<B>(request: &Request<B>) -> &str {
     match request.extensions().get::<RequestTarget>() {
         Some(target) => target.0.split_once('?').map_or("", |(_, query)| query),
         None => request.uri().query().unwrap_or_default(),
@@ -145,7 +145,7 @@ pub(crate) fn query<B>(request: &Request<B>) -> &str {
 /// A client's connection, which sends one request with a target of any length.
 ///
 /// The request is to be made with the target `/`.
-pub(super) struct TargetWriter<S> {
+pub struct TargetWriter<S> {
     inner: S,
     /// What hyper will write and nobody shall see.
     placeholder: Bytes,
@@ -154,7 +154,8 @@ pub(super) struct TargetWriter<S> {
 }
 
 impl<S> TargetWriter<S> {
-    pub(super) fn new(inner: S, method: &Method, target: &str) -> Self {
+    /// Wraps a connection before hyper sees it; the one request is `method target`.
+    pub fn new(inner: S, method: &Method, target: &str) -> Self {
         let placeholder = Bytes::from(format!("{method} / "));
         Self { inner, placeholder, line: Bytes::from(format!("{method} {target} ")) }
     }

@@ -1,0 +1,94 @@
+//! The receiving half of a session.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::Traffic;
+use crate::{
+    channel::{ChannelEvent, ChannelReader, ProtocolError},
+    command::{CommandEvent, CommandReader},
+    forward::{ForwardEvent, ForwardReader},
+};
+
+/// Finds events in bytes: what the codecs of this crate have in common.
+pub trait EventReader {
+    /// What is found.
+    type Event;
+
+    /// Takes the next event from `input`; `None` if more must arrive.
+    fn next(&mut self, input: &mut BytesMut) -> Result<Option<Self::Event>, ProtocolError>;
+}
+
+/// The receiving half of a session.
+pub struct Receiver<R, E> {
+    io: R,
+    events: E,
+    input: BytesMut,
+    traffic: Traffic,
+}
+
+/// Why nothing more is received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The connection ended without a farewell.
+    #[error("the peer has vanished")]
+    Vanished,
+    /// The connection broke.
+    #[error("the connection broke")]
+    Io(#[source] io::Error),
+    /// The peer does not keep to the protocol.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+}
+
+/// Read at once; as much as a pipe holds.
+const READ: usize = 64 * 1024;
+
+impl<R: AsyncRead + Unpin, E: EventReader> Receiver<R, E> {
+    /// Reads `io` from now on, after what was `read` already.
+    pub fn new(io: R, events: E, read: &[u8], traffic: Traffic) -> Self {
+        Self { io, events, input: BytesMut::from(read), traffic }
+    }
+
+    /// Waits for the next event. If the future is dropped, nothing is lost.
+    pub async fn next(&mut self) -> Result<E::Event, ReceiveError> {
+        loop {
+            if let Some(event) = self.events.next(&mut self.input)? {
+                return Ok(event);
+            }
+            self.input.reserve(READ);
+            let count = self.io.read_buf(&mut self.input).await.map_err(ReceiveError::Io)?;
+            if count == 0 {
+                return Err(ReceiveError::Vanished);
+            }
+            self.traffic.add(count);
+        }
+    }
+}
+
+impl EventReader for ChannelReader {
+    type Event = ChannelEvent;
+
+    fn next(&mut self, input: &mut BytesMut) -> Result<Option<ChannelEvent>, ProtocolError> {
+        self.next(input)
+    }
+}
+
+impl EventReader for CommandReader {
+    type Event = CommandEvent;
+
+    fn next(&mut self, input: &mut BytesMut) -> Result<Option<CommandEvent>, ProtocolError> {
+        self.next(input)
+    }
+}
+
+impl EventReader for ForwardReader {
+    type Event = ForwardEvent;
+
+    fn next(&mut self, input: &mut BytesMut) -> Result<Option<ForwardEvent>, ProtocolError> {
+        self.next(input)
+    }
+}
