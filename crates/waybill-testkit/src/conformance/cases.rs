@@ -3,7 +3,7 @@
 use std::{future::Future, pin::Pin};
 
 use super::{
-    container::{BASELINE, Container},
+    container::{BASELINE, Container, Variables},
     session,
 };
 
@@ -215,11 +215,7 @@ fn check(found: Option<&Vec<u8>>, name: &str, expected: &[u8]) -> Result<(), Str
 }
 
 /// Both environments hold the same, whatever their order.
-fn same(
-    found: &super::container::Variables,
-    expected: &super::container::Variables,
-) -> Result<(), String> {
-    // Shells and loaders may not change what only they set.
+fn same(found: &Variables, expected: &Variables) -> Result<(), String> {
     if found == expected {
         return Ok(());
     }

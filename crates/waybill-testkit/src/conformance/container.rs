@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use tonic::{Response, Status, transport::Channel};
 use waybill_proto::cri::{
     ContainerConfig, ContainerMetadata, CreateContainerRequest, ExecRequest, ImageSpec, KeyValue,
-    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption,
-    PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest,
-    StartContainerRequest, StatusRequest, StopPodSandboxRequest,
-    runtime_service_client::RuntimeServiceClient,
+    LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+    LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
+    PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
+    StatusRequest, StopPodSandboxRequest, runtime_service_client::RuntimeServiceClient,
 };
 
 use super::{
@@ -154,15 +154,19 @@ fn parse(output: &Output) -> Result<Variables, String> {
     Ok(variables)
 }
 
-/// On the machine's network, because a runtime without network plugins has no other.
-fn sandbox_config() -> PodSandboxConfig {
-    let options = NamespaceOption {
+/// On the machine's network, because a runtime without network plugins has no other; and with
+/// processes of its own, so that the container's first one is number 1.
+fn namespaces() -> NamespaceOption {
+    NamespaceOption {
         network: NamespaceMode::Node.into(),
         pid: NamespaceMode::Container.into(),
         ..NamespaceOption::default()
-    };
+    }
+}
+
+fn sandbox_config() -> PodSandboxConfig {
     let security = LinuxSandboxSecurityContext {
-        namespace_options: Some(options),
+        namespace_options: Some(namespaces()),
         ..LinuxSandboxSecurityContext::default()
     };
     let linux = LinuxPodSandboxConfig {
@@ -175,21 +179,26 @@ fn sandbox_config() -> PodSandboxConfig {
         namespace: "default".to_owned(),
         attempt: 0,
     };
-    PodSandboxConfig {
-        metadata: Some(metadata),
-        linux: Some(linux),
-        ..PodSandboxConfig::default()
-    }
+    PodSandboxConfig { metadata: Some(metadata), linux: Some(linux), ..PodSandboxConfig::default() }
 }
 
 fn container_config(target: &Target) -> ContainerConfig {
     let (key, value) = BASELINE;
+    let security = LinuxContainerSecurityContext {
+        namespace_options: Some(namespaces()),
+        ..LinuxContainerSecurityContext::default()
+    };
+    let linux = LinuxContainerConfig {
+        security_context: Some(security),
+        ..LinuxContainerConfig::default()
+    };
     let image = ImageSpec { image: target.image.clone(), ..ImageSpec::default() };
     ContainerConfig {
         metadata: Some(ContainerMetadata { name: "sleeper".to_owned(), attempt: 0 }),
         image: Some(image),
         command: ["/busybox", "sleep", "3600"].map(str::to_owned).to_vec(),
         envs: vec![KeyValue { key: key.to_owned(), value: value.as_bytes().to_vec() }],
+        linux: Some(linux),
         ..ContainerConfig::default()
     }
 }
