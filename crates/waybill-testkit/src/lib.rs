@@ -8,6 +8,7 @@
 )]
 
 pub mod apiserver;
+pub mod conformance;
 pub mod etcd;
 pub mod program;
 pub mod skip;
