@@ -9,3 +9,4 @@
 //! - `image` keeps images and mounts root file systems.
 
 pub mod engine;
+mod sys;

@@ -270,9 +270,8 @@ impl Cgroup {
 
     /// Processor time in nanoseconds, memory, number of processes and its limit.
     pub(super) fn usage(&self) -> io::Result<(u64, MemoryStats, u64, Option<u64>)> {
-        let of = |controller| {
-            self.hierarchies.legacy_with(controller).map(|root| root.join(&self.path))
-        };
+        let of =
+            |controller| self.hierarchies.legacy_with(controller).map(|root| root.join(&self.path));
         let unified = self.unified();
         let cpu = match of("cpuacct") {
             Some(directory) => stats::number(&directory.join("cpuacct.usage"))?,
@@ -392,7 +391,11 @@ fn kill_below(directory: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).open(directory.join("cgroup.kill")) {
         Ok(mut file) => file.write_all(b"1"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if directory.exists() { kill_one_by_one(directory) } else { Ok(()) }
+            if directory.exists() {
+                kill_one_by_one(directory)
+            } else {
+                Ok(())
+            }
         }
         Err(error) => Err(error),
     }
@@ -517,10 +520,7 @@ mod tests {
         let hybrid = Hierarchies::parse(HYBRID).unwrap();
         assert_eq!(hybrid.unified, Path::new("/sys/fs/cgroup/unified"));
         assert_eq!(hybrid.legacy.len(), 2);
-        assert_eq!(
-            hybrid.legacy_with("cpuacct"),
-            Some(Path::new("/sys/fs/cgroup/cpu,cpuacct"))
-        );
+        assert_eq!(hybrid.legacy_with("cpuacct"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
         assert_eq!(hybrid.legacy_with("memory"), None);
         let unified = "29 25 0:8 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
         let unified = Hierarchies::parse(unified).unwrap();

@@ -101,12 +101,11 @@ impl Client {
 
     async fn read(&self, reader: &mut Reader) -> io::Result<Read> {
         self.socket.readable().await?;
-        let read = self.socket.try_io(Interest::READABLE, || {
-            match reader.read(self.socket.as_fd())? {
+        let read =
+            self.socket.try_io(Interest::READABLE, || match reader.read(self.socket.as_fd())? {
                 Read::Later => Err(io::ErrorKind::WouldBlock.into()),
                 read => Ok(read),
-            }
-        });
+            });
         match read {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Read::Later),
             read => read,

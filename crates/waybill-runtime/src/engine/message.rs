@@ -36,8 +36,12 @@ pub(super) struct SandboxPlan {
 pub(super) enum SpawnerReply {
     Done,
     /// The sandbox is made; the holder of its PID namespace, if it has one.
-    Sandbox { holder: Option<i32> },
-    Failed { reason: String },
+    Sandbox {
+        holder: Option<i32>,
+    },
+    Failed {
+        reason: String,
+    },
 }
 
 /// From the runtime to a monitor.
@@ -53,10 +57,14 @@ pub(super) enum Request {
     /// The block holds the environment.
     Create(Box<CreateRequest>),
     Start,
-    Signal { signal: i32 },
+    Signal {
+        signal: i32,
+    },
     /// The block holds the arguments, then the variables, each string ended by NUL.
     Exec(SessionRequest),
-    Attach { stdin: bool },
+    Attach {
+        stdin: bool,
+    },
     ReopenLog,
 }
 
@@ -93,22 +101,41 @@ pub(super) struct SessionRequest {
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum FromMonitor {
     /// First on every connection.
-    Hello { state: State, sessions: Vec<String> },
-    Reply { number: u64, reply: Reply },
+    Hello {
+        state: State,
+        sessions: Vec<String>,
+    },
+    Reply {
+        number: u64,
+        reply: Reply,
+    },
     Exited(Exit),
-    SessionExited { session: String, exit: Exit },
+    SessionExited {
+        session: String,
+        exit: Exit,
+    },
 }
 
 /// The answer to one request.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Reply {
     Done,
-    Created { warnings: Vec<String> },
-    Started { pid: i32, started_at: SystemTime },
+    Created {
+        warnings: Vec<String>,
+    },
+    Started {
+        pid: i32,
+        started_at: SystemTime,
+    },
     /// With the caller's ends: the terminal's master, or the pipes that were asked for, in order.
-    Session { pid: i32, started_at: SystemTime },
+    Session {
+        pid: i32,
+        started_at: SystemTime,
+    },
     /// With standard input if it was asked for, standard output, standard error or the terminal.
-    Attached { terminal: bool },
+    Attached {
+        terminal: bool,
+    },
     Failed(Failure),
 }
 
@@ -118,5 +145,8 @@ pub(super) enum Failure {
     /// The request makes no sense in this state.
     Refused(String),
     Create(String),
-    Exec { code: i32, message: String },
+    Exec {
+        code: i32,
+        message: String,
+    },
 }

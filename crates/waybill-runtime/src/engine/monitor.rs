@@ -20,7 +20,7 @@ use std::{
         unix::net::{UnixListener, UnixStream},
     },
     path::Path,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -42,6 +42,7 @@ use self::{
 use super::{
     Exit, ExitCause,
     cgroup::{Cgroup, Hierarchies},
+    clock,
     environment::Block,
     message::{CreateRequest, Failure, FromMonitor, Numbered, Reply, Request, SessionRequest},
     record,
@@ -136,7 +137,10 @@ impl Monitor {
             Some(container) => {
                 matches!(container.phase, Phase::Ended(_))
                     && !self.streams.is_busy()
-                    && self.connections.iter().all(|(_, one)| !one.interest().contains(PollFlags::OUT))
+                    && self
+                        .connections
+                        .iter()
+                        .all(|(_, one)| !one.interest().contains(PollFlags::OUT))
             }
             // Nobody can ask for a container any more, or making it failed and that was said.
             None => self.creation.is_none() && (self.failed || self.connections.is_empty()),
@@ -235,9 +239,8 @@ impl Monitor {
     }
 
     fn serve_connection(&mut self, id: u64, flags: PollFlags) {
-        let connection = |monitor: &mut Self| {
-            monitor.connections.iter().position(|(other, _)| *other == id)
-        };
+        let connection =
+            |monitor: &mut Self| monitor.connections.iter().position(|(other, _)| *other == id);
         if flags.contains(PollFlags::OUT) {
             let Some(at) = connection(self) else { return };
             if self.connections.get_mut(at).is_some_and(|(_, one)| one.flush().is_err()) {
@@ -261,12 +264,14 @@ impl Monitor {
         let Ok(Numbered { number, request }) = frame.parse() else { return };
         let asked_by = (connection, number);
         let result = match request {
-            Request::Create(request) => self.create(asked_by, request, frame.block()).map(|()| None),
-            Request::Start => self.start(asked_by).map(|()| None),
-            Request::Signal { signal } => self.signal(signal).map(|()| Some((Reply::Done, Vec::new()))),
-            Request::Exec(request) => {
-                self.exec(asked_by, request, frame.block()).map(|()| None)
+            Request::Create(request) => {
+                self.create(asked_by, request, frame.block()).map(|()| None)
             }
+            Request::Start => self.start(asked_by).map(|()| None),
+            Request::Signal { signal } => {
+                self.signal(signal).map(|()| Some((Reply::Done, Vec::new())))
+            }
+            Request::Exec(request) => self.exec(asked_by, request, frame.block()).map(|()| None),
             Request::Attach { stdin } => self.attach(stdin).map(Some),
             Request::ReopenLog => self.reopen_log().map(|()| Some((Reply::Done, Vec::new()))),
         };
@@ -279,7 +284,9 @@ impl Monitor {
 
     fn reply(&mut self, (connection, number): (u64, u64), reply: Reply, fds: Vec<OwnedFd>) {
         let message = FromMonitor::Reply { number, reply };
-        let Some(at) = self.connections.iter().position(|(id, _)| *id == connection) else { return };
+        let Some(at) = self.connections.iter().position(|(id, _)| *id == connection) else {
+            return;
+        };
         if self.connections.get_mut(at).is_some_and(|(_, one)| one.send(&message, fds).is_err()) {
             self.connections.remove(at);
         }
@@ -465,7 +472,7 @@ impl Monitor {
         container.status = None;
         let reply = match fault {
             None => {
-                let started_at = SystemTime::now();
+                let started_at = clock::now();
                 container.phase = Phase::Running { started_at };
                 Reply::Started { pid: container.pid.as_raw_nonzero().get(), started_at }
             }
@@ -484,8 +491,9 @@ impl Monitor {
         match container.phase {
             // The process was not reaped, so its number is still its own.
             Phase::Created | Phase::Starting { .. } | Phase::Running { .. } => {
-                sys::kill(container.pid, signal)
-                    .map_err(|error| Failure::Refused(format!("cannot send signal {signal}: {error}")))
+                sys::kill(container.pid, signal).map_err(|error| {
+                    Failure::Refused(format!("cannot send signal {signal}: {error}"))
+                })
             }
             Phase::Ending { .. } | Phase::Ended(_) => Ok(()),
         }
@@ -583,7 +591,7 @@ impl Monitor {
                 Phase::Running { started_at } => Some(started_at),
                 _ => None,
             },
-            finished_at: SystemTime::now(),
+            finished_at: clock::now(),
         };
         // What shares a PID namespace with others does not die with the first process.
         let _ = container.cgroup.kill();

@@ -39,7 +39,8 @@ pub(super) fn prepare(
         EngineError::Io { action: "read", path: PathBuf::from("/proc/self/status"), source }
     })?;
     if !dropped.is_empty() {
-        warnings.push(format!("this runtime does not have, and cannot give: {}", dropped.join(", ")));
+        warnings
+            .push(format!("this runtime does not have, and cannot give: {}", dropped.join(", ")));
     }
     let cgroup_view = translate_cgroup_mount(&mut spec, hierarchies)?;
     // We make the cgroup and limit it ourselves.
@@ -86,7 +87,10 @@ fn check_linux(spec: &Spec, hierarchies: &Hierarchies) -> Result<Cgroup, EngineE
     }
     let path = linux.cgroups_path().clone().unwrap_or_default();
     Cgroup::new(hierarchies, &path).ok_or_else(|| EngineError::Invalid {
-        reason: format!("the cgroup path {:?} is not an absolute path below the root", path.display()),
+        reason: format!(
+            "the cgroup path {:?} is not an absolute path below the root",
+            path.display()
+        ),
     })
 }
 

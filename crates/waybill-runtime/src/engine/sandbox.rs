@@ -51,8 +51,7 @@ fn make_namespaces(plan: &SandboxPlan) -> Result<Option<i32>, String> {
         let file = Path::new("/proc/sys").join(name.replace('.', "/"));
         fs::write(file, value).map_err(|error| format!("cannot set sysctl {name}: {error}"))?;
     }
-    for (wanted, name) in
-        [(plan.network, NETWORK), (plan.ipc, IPC), (plan.hostname.is_some(), UTS)]
+    for (wanted, name) in [(plan.network, NETWORK), (plan.ipc, IPC), (plan.hostname.is_some(), UTS)]
     {
         if wanted {
             pin(plan, name, name).map_err(told("pin a namespace"))?;
@@ -67,7 +66,7 @@ fn told(action: &'static str) -> impl Fn(io::Error) -> String {
 
 fn pin(plan: &SandboxPlan, name: &str, link: &str) -> io::Result<()> {
     let namespace = Path::new("/proc/self/ns").join(link);
-    rustix::mount::mount_bind(&namespace, &plan.pins.join(name))?;
+    rustix::mount::mount_bind(&namespace, plan.pins.join(name))?;
     Ok(())
 }
 
@@ -203,9 +202,8 @@ mod tests {
 
     #[test]
     fn a_sysctl_must_belong_to_a_namespace_of_the_sandbox() {
-        let check = |name: &str, network, ipc| {
-            check_sysctls([name.to_owned()].iter(), network, ipc)
-        };
+        let check =
+            |name: &str, network, ipc| check_sysctls([name.to_owned()].iter(), network, ipc);
         assert!(check("net.ipv4.ip_unprivileged_port_start", true, false).is_ok());
         assert!(check("kernel.shm_rmid_forced", false, true).is_ok());
         assert!(check("fs.mqueue.msg_max", false, true).is_ok());

@@ -117,7 +117,10 @@ fn serve(socket: &OwnedFd) {
         };
         let reply =
             reply.unwrap_or_else(|error| SpawnerReply::Failed { reason: error.to_string() });
-        if Outgoing::new(&reply, &[], Vec::new()).and_then(|mut out| out.send(socket.as_fd())).is_err() {
+        if Outgoing::new(&reply, &[], Vec::new())
+            .and_then(|mut out| out.send(socket.as_fd()))
+            .is_err()
+        {
             break;
         }
     }

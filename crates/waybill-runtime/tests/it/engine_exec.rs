@@ -22,10 +22,7 @@ async fn variables_of_a_session_go_over_those_of_the_container() {
     request.env = variables(&[("OVER", "1"), ("OVER", "caller"), ("EMPTY", ""), ("MINE", "no")]);
     request.runtime_env = variables(&[("MINE", "runtime")]);
     let (text, exit) = lab.exec("box", request).await;
-    assert_eq!(
-        text,
-        "PATH=/bin\nBASE=line\nOVER=caller\nEMPTY=\nMINE=runtime\nHOME=/root\n"
-    );
+    assert_eq!(text, "PATH=/bin\nBASE=line\nOVER=caller\nEMPTY=\nMINE=runtime\nHOME=/root\n");
     assert_eq!(exit.code, 0);
     assert_eq!(lab.exec("box", exec(&["/bin/env"])).await.0, baseline);
     assert_eq!(lab.sh("box", "tr '\\0' '\\n' </proc/1/environ").await.0, baseline);
@@ -88,7 +85,10 @@ async fn what_cannot_be_run_is_said_and_leaves_no_session() {
         other => panic!("{other:?}"),
     };
     let (code, message) = fault(&["nope"]).await;
-    assert_eq!((code, message.as_str()), (127, "exec: \"nope\": executable file not found in $PATH"));
+    assert_eq!(
+        (code, message.as_str()),
+        (127, "exec: \"nope\": executable file not found in $PATH")
+    );
     let (code, message) = fault(&["/bin/nope"]).await;
     assert_eq!((code, message.as_str()), (127, "exec: \"/bin/nope\": no such file or directory"));
     let (code, message) = fault(&["/etc/plain"]).await;

@@ -121,7 +121,10 @@ async fn a_shared_pid_namespace_has_a_holder_that_is_no_way_out() {
     let (root, exit) = lab.sh("a", "ls /proc/1/root /proc/1/exe 2>&1").await;
     assert_ne!(exit.code, 0, "{root}");
     let (status, _) = lab.sh("a", "grep -E 'Uid|CapEff|NoNewPrivs' /proc/1/status").await;
-    assert!(status.contains("Uid:\t65534") && status.contains("CapEff:\t0000000000000000"), "{status}");
+    assert!(
+        status.contains("Uid:\t65534") && status.contains("CapEff:\t0000000000000000"),
+        "{status}"
+    );
     // An orphan goes to the holder, which reaps it.
     lab.sh("a", "(sleep 0.01 &) ; exit 0").await;
     // A container that ends takes its own processes along, and only those.
@@ -151,7 +154,10 @@ async fn a_sandbox_that_cannot_be_made_leaves_nothing() {
     let refused = engine.create_sandbox("pod", &with("vm.swappiness", "1")).await;
     assert!(matches!(refused, Err(EngineError::Invalid { .. })));
     let shared = SandboxRequest { network: NamespaceMode::Node, ..request(&lab) };
-    assert!(matches!(engine.create_sandbox("pod", &shared).await, Err(EngineError::Invalid { .. })));
+    assert!(matches!(
+        engine.create_sandbox("pod", &shared).await,
+        Err(EngineError::Invalid { .. })
+    ));
     let failed = engine.create_sandbox("pod", &with("net.no_such_thing", "1")).await;
     assert!(failed.is_err());
     lab.close().await;

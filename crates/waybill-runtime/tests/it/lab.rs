@@ -44,11 +44,11 @@ impl Lab {
     /// `None` when this machine cannot run containers.
     pub(crate) async fn open() -> Option<Self> {
         if !rustix::process::getuid().is_root() {
-            eprintln!("SKIPPED: containers need root; run the tests as root");
+            println!("SKIPPED: containers need root; run the tests as root");
             return None;
         }
         if !Path::new(BUSYBOX).exists() {
-            eprintln!("SKIPPED: no {BUSYBOX}; install the Debian package busybox-static");
+            println!("SKIPPED: no {BUSYBOX}; install the Debian package busybox-static");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -86,12 +86,7 @@ impl Lab {
         ContainerRequest {
             spec: self.spec(id, arguments),
             env: variables(&[("PATH", "/bin"), ("BASE", "line"), ("OVER", "container")]),
-            stdio: Stdio {
-                stdin: false,
-                stdin_once: false,
-                tty: false,
-                log: Some(self.log(id)),
-            },
+            stdio: Stdio { stdin: false, stdin_once: false, tty: false, log: Some(self.log(id)) },
         }
     }
 
@@ -226,9 +221,7 @@ impl Lab {
         let directory = self.run_dir().canonicalize().unwrap().join("containers").join(id);
         pids()
             .into_iter()
-            .find(|pid| {
-                fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory)
-            })
+            .find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory))
             .unwrap()
     }
 }
@@ -322,7 +315,8 @@ fn make_rootfs(root: &Path) {
     let applets = [
         "sh", "sleep", "env", "true", "false", "cat", "echo", "id", "ls", "kill", "setsid", "tty",
         "pwd", "grep", "mkdir", "stty", "dd", "hostname", "test", "mount", "nc", "ps", "head",
-        "rmdir", "yes", "find", "tail", "stat", "readlink", "umask", "seq", "tr", "wc", "usleep", "awk",
+        "rmdir", "yes", "find", "tail", "stat", "readlink", "umask", "seq", "tr", "wc", "usleep",
+        "awk",
     ];
     for applet in applets {
         symlink("busybox", root.join("bin").join(applet)).unwrap();
@@ -356,7 +350,12 @@ fn mounts() -> Vec<Mount> {
             &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"],
         ),
         mount("/sys", "sysfs", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
-        mount("/sys/fs/cgroup", "cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime", "ro"]),
+        mount(
+            "/sys/fs/cgroup",
+            "cgroup",
+            "cgroup",
+            &["nosuid", "noexec", "nodev", "relatime", "ro"],
+        ),
     ]
 }
 

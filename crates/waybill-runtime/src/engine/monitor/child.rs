@@ -321,7 +321,12 @@ impl Program {
             let result = rustix::fs::stat(candidate).and_then(|stat| {
                 if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
                     let flags = rustix::fs::AtFlags::EACCESS;
-                    rustix::fs::accessat(rustix::fs::CWD, candidate, rustix::fs::Access::EXEC_OK, flags)
+                    rustix::fs::accessat(
+                        rustix::fs::CWD,
+                        candidate,
+                        rustix::fs::Access::EXEC_OK,
+                        flags,
+                    )
                 } else {
                     Err(Errno::ACCESS)
                 }
@@ -399,9 +404,7 @@ fn reason(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_lowercase().chain(letters).collect()
-    })
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 #[cfg(test)]
@@ -436,7 +439,10 @@ mod tests {
         );
         assert_eq!(missing.code(), 127);
         let denied = fault(Step::Execute, libc::EACCES);
-        assert_eq!(denied.describe(b"/etc/passwd", "/"), "exec: \"/etc/passwd\": permission denied");
+        assert_eq!(
+            denied.describe(b"/etc/passwd", "/"),
+            "exec: \"/etc/passwd\": permission denied"
+        );
         assert_eq!(denied.code(), 126);
         assert_eq!(
             fault(Step::Directory, libc::ENOENT).describe(b"ls", "/gone"),

@@ -4,12 +4,7 @@ use std::{fs::File, os::fd::OwnedFd, time::SystemTime};
 
 use rustix::process::Pid;
 
-use crate::engine::{
-    Exit, State,
-    cgroup::Cgroup,
-    environment::Block,
-    settings::Settings,
-};
+use crate::engine::{Exit, State, cgroup::Cgroup, environment::Block, settings::Settings};
 
 /// A container whose first process exists, or existed.
 pub(super) struct Container {
@@ -40,10 +35,17 @@ pub(super) struct Container {
 pub(super) enum Phase {
     Created,
     /// Told to start; `number` of the request and its connection wait for the outcome.
-    Starting { asked_by: (u64, u64) },
-    Running { started_at: SystemTime },
+    Starting {
+        asked_by: (u64, u64),
+    },
+    Running {
+        started_at: SystemTime,
+    },
     /// The first process ended; others of the container may not have yet.
-    Ending { exit: Exit, events: Option<File> },
+    Ending {
+        exit: Exit,
+        events: Option<File>,
+    },
     Ended(Exit),
 }
 

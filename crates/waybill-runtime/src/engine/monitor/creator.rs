@@ -58,7 +58,8 @@ pub(super) enum Outcome {
 
 /// Runs in the child and does not come back. The current directory is the container's run directory.
 pub(super) fn run(plan: Plan) -> ! {
-    let Plan { settings, cgroup, resources, cgroup_view, environment, stdio, outcome, status } = plan;
+    let Plan { settings, cgroup, resources, cgroup_view, environment, stdio, outcome, status } =
+        plan;
     let mut keep = vec![outcome.as_fd(), status.as_fd()];
     keep.extend(stdio.iter().flatten().map(OwnedFd::as_fd));
     let result = sys::close_all_but(&keep)
@@ -102,7 +103,8 @@ fn create(
     rustix::thread::set_thread_groups(&[]).map_err(|error| error.to_string())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
-    let executor = Workload { environment: Rc::new(environment), status: Rc::new(status), uid: settings.uid };
+    let executor =
+        Workload { environment: Rc::new(environment), status: Rc::new(status), uid: settings.uid };
     let pid = build(&directory, executor, stdio).map_err(|error| Chain(&error).to_string())?;
     Ok((pid, warnings))
 }
@@ -121,8 +123,12 @@ fn build(
         }
         None => builder.with_console_socket(Some(directory.join(CONSOLE_SOCKET))),
     };
-    let container =
-        builder.as_init(directory).with_systemd(false).with_detach(true).as_sibling(true).build()?;
+    let container = builder
+        .as_init(directory)
+        .with_systemd(false)
+        .with_detach(true)
+        .as_sibling(true)
+        .build()?;
     Ok(container.pid().map_or(0, |pid| pid.as_raw()))
 }
 

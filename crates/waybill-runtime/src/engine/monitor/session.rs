@@ -5,7 +5,6 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::net::UnixStream,
-    time::SystemTime,
 };
 
 use rustix::{
@@ -22,7 +21,7 @@ use super::{
 use crate::engine::{
     Exit, ExitCause,
     cgroup::SessionCgroup,
-    environment,
+    clock, environment,
     message::{Failure, Reply, SessionRequest},
     record::{self, SessionFile},
     sys::{self, Fork},
@@ -75,18 +74,23 @@ impl Session {
     ) -> Result<Self, Failure> {
         let invalid = |text: &str| Failure::Refused(text.to_owned());
         let strings = || environment::strings(block);
-        let argv: Vec<CString> =
-            strings().take(request.arguments).filter_map(|string| CString::new(string).ok()).collect();
+        let argv: Vec<CString> = strings()
+            .take(request.arguments)
+            .filter_map(|string| CString::new(string).ok())
+            .collect();
         let variables = || strings().skip(request.arguments);
         let caller = variables().take(request.caller_variables);
         let runtime = variables().skip(request.caller_variables);
         let environment = environment::merge(&container.environment, caller, runtime)
             .ok_or_else(|| invalid("a variable has no name"))?;
-        let program = Program::new(argv, &environment).ok_or_else(|| invalid("no program is given"))?;
+        let program =
+            Program::new(argv, &environment).ok_or_else(|| invalid("no program is given"))?;
         let name = program.argv.first().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
 
-        let failed = |error: io::Error| Failure::Refused(format!("cannot start a session: {error}"));
-        let cgroup = SessionCgroup::create(&container.cgroup_directory, &request.session).map_err(failed)?;
+        let failed =
+            |error: io::Error| Failure::Refused(format!("cannot start a session: {error}"));
+        let cgroup =
+            SessionCgroup::create(&container.cgroup_directory, &request.session).map_err(failed)?;
         let (stdio, theirs) = streams(container, &request).map_err(failed)?;
         let (status, child_status) = UnixStream::pair().map_err(failed)?;
         let plan = Plan {
@@ -167,7 +171,7 @@ impl Session {
             code,
             cause: if out_of_memory { ExitCause::OutOfMemory } else { ExitCause::Own },
             started_at: Some(self.record.started_at),
-            finished_at: SystemTime::now(),
+            finished_at: clock::now(),
         };
         self.stage = Stage::Ended;
         self.record.exit = Some(exit.clone());
@@ -190,7 +194,7 @@ fn record_of<'a>(
         id: request.session.clone(),
         container: request.container.clone(),
         pid: pid.as_raw_nonzero().get(),
-        started_at: SystemTime::now(),
+        started_at: clock::now(),
         exit: None,
         injected: record::names_of(variables.filter_map(environment::name_of)),
         audit_id: request.audit_id.clone(),

@@ -311,8 +311,12 @@ mod tests {
         for fd in [&stdout, &stdin] {
             rustix::io::ioctl_fionbio(fd, true).unwrap();
         }
-        let streams =
-            Streams { stdin: Some(stdin), stdout: Some(stdout), stdin_once: true, ..Default::default() };
+        let streams = Streams {
+            stdin: Some(stdin),
+            stdout: Some(stdout),
+            stdin_once: true,
+            ..Default::default()
+        };
         (streams, read, written)
     }
 

@@ -14,16 +14,19 @@ use crate::engine::{EngineError, Kind, sandbox};
 impl Engine {
     pub(super) async fn dial_sandbox(&self, id: &str, port: u16) -> Result<TcpStream> {
         let file = self.sandbox_file(id)?;
-        let file = file
-            .ok_or_else(|| EngineError::NotFound { kind: Kind::Sandbox, id: id.to_owned() })?;
+        let file =
+            file.ok_or_else(|| EngineError::NotFound { kind: Kind::Sandbox, id: id.to_owned() })?;
         let pin = file.network.then(|| self.pins(id).join(sandbox::NETWORK));
         let failed = |source| EngineError::Dial { sandbox: id.to_owned(), port, source };
         let mut last = io::Error::from(io::ErrorKind::ConnectionRefused);
-        for address in
-            [SocketAddr::from(([127, 0, 0, 1], port)), SocketAddr::from(([0_u16, 0, 0, 0, 0, 0, 0, 1], port))]
-        {
+        for address in [
+            SocketAddr::from(([127, 0, 0, 1], port)),
+            SocketAddr::from(([0_u16, 0, 0, 0, 0, 0, 0, 1], port)),
+        ] {
             let socket = match &pin {
-                Some(pin) => socket_in(pin, address.is_ipv4()).await.map_err(io_error("enter", pin))?,
+                Some(pin) => {
+                    socket_in(pin, address.is_ipv4()).await.map_err(io_error("enter", pin))?
+                }
                 None => socket(address.is_ipv4()),
             };
             let connected = match socket {

@@ -36,7 +36,8 @@ impl Engine {
         let entry = self.reserve(id, &prepared)?;
         let block = environment::block_of(&[], &[&env]);
         drop(env);
-        let Prepared { spec, settings, program, resources, cgroup_view, machine_pids, .. } = prepared;
+        let Prepared { spec, settings, program, resources, cgroup_view, machine_pids, .. } =
+            prepared;
         let request = CreateRequest {
             cgroup: entry.cgroup.path(),
             resources,

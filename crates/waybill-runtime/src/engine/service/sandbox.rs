@@ -42,15 +42,14 @@ impl Engine {
         let (network, ipc) = (own(request.network, "network")?, own(request.ipc, "IPC")?);
         sandbox::check_sysctls(request.sysctls.keys(), network, ipc)
             .map_err(|reason| EngineError::Invalid { reason })?;
-        let parent =
-            Cgroup::new(&self.hierarchies, &request.cgroup_parent).ok_or_else(|| {
-                EngineError::Invalid {
-                    reason: format!(
-                        "the cgroup parent {:?} is not an absolute path below the root",
-                        request.cgroup_parent.display()
-                    ),
-                }
-            })?;
+        let parent = Cgroup::new(&self.hierarchies, &request.cgroup_parent).ok_or_else(|| {
+            EngineError::Invalid {
+                reason: format!(
+                    "the cgroup parent {:?} is not an absolute path below the root",
+                    request.cgroup_parent.display()
+                ),
+            }
+        })?;
         let holder_cgroup = (request.pid == NamespaceMode::Pod)
             .then(|| Cgroup::new(&self.hierarchies, &request.cgroup_parent.join(id)))
             .flatten();
@@ -88,9 +87,8 @@ impl Engine {
                 }
                 make_pins(&plan).map_err(io_error("make", &plan.pins))?;
                 let holder = spawner.sandbox(plan).map_err(spawner_error)?;
-                let holder = holder.and_then(|pid| {
-                    Some(Holder { pid, start: sandbox::start_time(pid)? })
-                });
+                let holder =
+                    holder.and_then(|pid| Some(Holder { pid, start: sandbox::start_time(pid)? }));
                 let file = SandboxFile { holder, ..file };
                 record::save(&directory.join(record::RECORD), &file)
                     .map_err(io_error("write a record in", &directory))?;
@@ -144,12 +142,8 @@ fn reserve(directory: &Path, id: &str, file: &SandboxFile) -> Result<()> {
 
 fn make_pins(plan: &SandboxPlan) -> io::Result<()> {
     make_directory(&plan.pins)?;
-    let wanted = [
-        (plan.network, NETWORK),
-        (plan.ipc, IPC),
-        (plan.hostname.is_some(), UTS),
-        (plan.pid, PID),
-    ];
+    let wanted =
+        [(plan.network, NETWORK), (plan.ipc, IPC), (plan.hostname.is_some(), UTS), (plan.pid, PID)];
     for (_, name) in wanted.into_iter().filter(|(wanted, _)| *wanted) {
         fs::File::create(plan.pins.join(name))?;
     }
