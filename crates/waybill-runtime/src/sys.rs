@@ -230,6 +230,26 @@ pub(crate) fn clear_environment() {
     unsafe { libc::clearenv() };
 }
 
+/// Lets go of the pages of program code that this process has touched so far. They stay in the page cache and come
+/// back one by one as they are needed, so a process that did much once and little since becomes small.
+pub(crate) fn forget_program_pages() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for line in maps.lines().filter(|line| line.contains(" r-xp ") && line.contains('/')) {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let Some((start, end)) = range else { continue };
+        let (Ok(start), Ok(end)) =
+            (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
+        else {
+            continue;
+        };
+        // SAFETY: the range is a mapping of a file that is executed and never written to, so what is dropped is read
+        // from the file again.
+        unsafe {
+            libc::madvise(ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED)
+        };
+    }
+}
+
 /// Makes the current directory the root and lets go of everything else that was mounted.
 pub(crate) fn pivot_to_current_directory() -> io::Result<()> {
     // SAFETY: two valid C strings. The old root comes to lie on the new one, from where it is detached.

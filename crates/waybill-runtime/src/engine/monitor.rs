@@ -473,6 +473,8 @@ impl Monitor {
         let reply = match fault {
             None => {
                 let started_at = clock::now();
+                // From now on the monitor mostly waits.
+                sys::forget_program_pages();
                 container.phase = Phase::Running { started_at };
                 Reply::Started { pid: container.pid.as_raw_nonzero().get(), started_at }
             }

@@ -218,11 +218,14 @@ impl Lab {
 
     /// The monitor of a container.
     pub(crate) fn monitor(&self, id: &str) -> i32 {
+        self.find_monitor(id).unwrap()
+    }
+
+    pub(crate) fn find_monitor(&self, id: &str) -> Option<i32> {
         let directory = self.run_dir().canonicalize().unwrap().join("containers").join(id);
         pids()
             .into_iter()
             .find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory))
-            .unwrap()
     }
 }
 
