@@ -2,7 +2,13 @@
 //!
 //! `cargo bench -p waybill-runtime`. Needs root, busybox-static, util-linux and runc. Prints medians and ratios: on a
 //! shared machine only the ratios mean something. `--test` does everything once.
-#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]
+#![allow(
+    dead_code,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a measurement for people, in the lab of the tests"
+)]
 
 #[path = "../tests/it/lab.rs"]
 mod lab;
@@ -57,7 +63,12 @@ async fn measure_execs(lab: &Lab, execs: usize) {
         let session = lab.engine().exec("box", exec(&["/bin/true"])).await.unwrap();
         assert_eq!(session.wait().await.unwrap().code, 0);
         ours.push(begin.elapsed());
-        nsenter.push(time(Command::new("nsenter").args(["-a", "-t", &pid.to_string(), "/bin/true"])));
+        nsenter.push(time(Command::new("nsenter").args([
+            "-a",
+            "-t",
+            &pid.to_string(),
+            "/bin/true",
+        ])));
         if round % 5 == 0 {
             runc.push(time(Command::new("runc").args(["exec", "waybill-bench", "/bin/true"])));
         }
@@ -65,7 +76,10 @@ async fn measure_execs(lab: &Lab, execs: usize) {
     run(Command::new("runc").args(["delete", "-f", "waybill-bench"]));
     let (ours, nsenter, runc) = (median(ours), median(nsenter), median(runc));
     println!("exec /bin/true: {ours:?}");
-    println!("  nsenter -a:   {nsenter:?}, ours / nsenter {:.2} (goal: at most 3)", ratio(ours, nsenter));
+    println!(
+        "  nsenter -a:   {nsenter:?}, ours / nsenter {:.2} (goal: at most 3)",
+        ratio(ours, nsenter)
+    );
     println!("  runc exec:    {runc:?}, runc / ours {:.2} (goal: at least 4)", ratio(runc, ours));
 }
 
@@ -91,7 +105,10 @@ async fn measure_runs(lab: &Lab, runs: usize) {
     println!("create, start, exit, delete: {ours:?}");
     let [created, started, ended, deleted] = parts.map(median);
     println!("  after create {created:?}, start {started:?}, exit {ended:?}, delete {deleted:?}");
-    println!("  runc run:     {runc:?}, ours / runc {:.2} (goal: at most 1, aim 0.5)", ratio(ours, runc));
+    println!(
+        "  runc run:     {runc:?}, ours / runc {:.2} (goal: at most 1, aim 0.5)",
+        ratio(ours, runc)
+    );
 }
 
 fn measure_memory(lab: &Lab) {

@@ -6,6 +6,7 @@
 
 mod cgroup;
 mod client;
+mod clock;
 mod environment;
 mod error;
 mod message;
@@ -17,7 +18,6 @@ mod service;
 mod sessions;
 mod settings;
 mod spawner;
-mod sys;
 mod wire;
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, time::SystemTime};
@@ -28,6 +28,8 @@ use waybill_core::{
     env::{name::EnvName, value::EnvValue},
     id::AuditId,
 };
+
+use crate::sys;
 
 pub use self::{
     error::{EngineError, ExecFault, Kind},

@@ -12,3 +12,5 @@ pub mod cri;
 pub mod engine;
 pub mod image;
 pub mod streaming;
+
+mod sys;

@@ -20,7 +20,7 @@ use std::{
         unix::net::{UnixListener, UnixStream},
     },
     path::Path,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -42,6 +42,7 @@ use self::{
 use super::{
     Exit, ExitCause,
     cgroup::{Cgroup, Hierarchies},
+    clock,
     environment::Block,
     message::{CreateRequest, Failure, FromMonitor, Numbered, Reply, Request, SessionRequest},
     record,
@@ -471,7 +472,9 @@ impl Monitor {
         container.status = None;
         let reply = match fault {
             None => {
-                let started_at = SystemTime::now();
+                let started_at = clock::now();
+                // From now on the monitor mostly waits.
+                sys::forget_program_pages();
                 container.phase = Phase::Running { started_at };
                 Reply::Started { pid: container.pid.as_raw_nonzero().get(), started_at }
             }
@@ -590,7 +593,7 @@ impl Monitor {
                 Phase::Running { started_at } => Some(started_at),
                 _ => None,
             },
-            finished_at: SystemTime::now(),
+            finished_at: clock::now(),
         };
         // What shares a PID namespace with others does not die with the first process.
         let _ = container.cgroup.kill();

@@ -66,7 +66,7 @@ fn told(action: &'static str) -> impl Fn(io::Error) -> String {
 
 fn pin(plan: &SandboxPlan, name: &str, link: &str) -> io::Result<()> {
     let namespace = Path::new("/proc/self/ns").join(link);
-    rustix::mount::mount_bind(&namespace, &plan.pins.join(name))?;
+    rustix::mount::mount_bind(&namespace, plan.pins.join(name))?;
     Ok(())
 }
 

@@ -25,6 +25,7 @@ use super::{
     Attachment, ContainerRequest, EngineError, ExecRequest, Exit, Kind, Namespaces, ProcessIo,
     SandboxRequest, SessionFilter, SessionRecord, Spawner, State, Stats,
     cgroup::Hierarchies,
+    clock,
     message::{Reply, Request},
     sessions::Sessions,
 };
@@ -50,7 +51,7 @@ impl Engine {
     /// Takes over what lives in `run_dir`: connects to the monitors of containers that are still there, and reads how
     /// the others ended. If `run_dir` is not on a tmpfs, one is mounted there.
     pub async fn new(spawner: Spawner, run_dir: PathBuf) -> Result<Arc<Self>> {
-        let (run_dir, hierarchies) = blocking(move || recover::prepare(run_dir)).await?;
+        let (run_dir, hierarchies) = blocking(move || recover::prepare(&run_dir)).await?;
         let engine = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             sessions: Sessions::new(run_dir.join("sessions")),
@@ -181,7 +182,7 @@ impl Engine {
         blocking(move || {
             let (cpu_usage_ns, memory, pids, pids_limit) =
                 cgroup.usage().map_err(io_error("read counters of", &cgroup.path()))?;
-            let read_at = std::time::SystemTime::now();
+            let read_at = clock::now();
             Ok(Stats { read_at, cpu_usage_ns, memory, pids, pids_limit })
         })
         .await

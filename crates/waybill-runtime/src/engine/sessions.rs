@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    Exit, ExitCause, SessionFilter, SessionRecord,
+    Exit, ExitCause, SessionFilter, SessionRecord, clock,
     record::{self, SessionFile},
 };
 
@@ -139,7 +139,7 @@ fn lost_exit(record: &SessionRecord) -> Exit {
         code: 128 + libc::SIGKILL,
         cause: ExitCause::MonitorLost,
         started_at: Some(record.started_at),
-        finished_at: SystemTime::now(),
+        finished_at: clock::now(),
     }
 }
 

@@ -221,7 +221,10 @@ async fn limits_are_applied_changed_and_counted() {
     assert!(stats.cpu_usage_ns > 1_000_000, "{stats:?}");
     assert!(stats.memory.usage > 0 && stats.memory.working_set <= stats.memory.usage, "{stats:?}");
     // Sessions are under the same limits.
-    assert_eq!(lab.sh("box", "grep Cpus_allowed_list /proc/self/status").await.0, "Cpus_allowed_list:\t0\n");
+    assert_eq!(
+        lab.sh("box", "grep Cpus_allowed_list /proc/self/status").await.0,
+        "Cpus_allowed_list:\t0\n"
+    );
     let (text, _) = lab.sh("box", "for i in $(seq 30); do sleep 1 & done 2>&1; wait").await;
     assert!(text.contains("can't fork"), "{text}");
     engine.update("box", &memory(128 << 20)).await.unwrap();
@@ -238,7 +241,8 @@ async fn a_container_sees_its_own_cgroups_and_cannot_write_them() {
     let (text, _) = lab.sh("box", "cat /proc/1/cgroup; ls /sys/fs/cgroup").await;
     let lines: Vec<&str> = text.lines().filter(|line| line.contains(':')).collect();
     assert!(lines.iter().all(|line| line.ends_with(":/")), "{text}");
-    let legacy: Vec<_> = hierarchies().into_iter().filter(|path| !path.ends_with("unified")).collect();
+    let legacy: Vec<_> =
+        hierarchies().into_iter().filter(|path| !path.ends_with("unified")).collect();
     for hierarchy in &legacy {
         let name = hierarchy.file_name().unwrap().to_str().unwrap();
         if name != "cgroup" {

@@ -94,9 +94,45 @@ async fn records_of_sessions_survive_the_runtime_and_hold_no_value() {
     lab.close().await;
 }
 
-/// kill -9 at random moments, again and again: no exit is lost and nothing is left.
+/// kill -9 of monitors while containers are made, start, exec and end.
 #[tokio::test(flavor = "multi_thread")]
-async fn deaths_at_any_moment_leave_nothing() {
+async fn monitors_that_die_at_any_moment_leave_nothing() {
+    let Some(lab) = Lab::open().await else { return };
+    let lab = std::sync::Arc::new(lab);
+    for round in 0..20_u64 {
+        let id = format!("m{round}");
+        let life = tokio::spawn({
+            let (lab, id) = (lab.clone(), id.clone());
+            async move {
+                let engine = lab.engine();
+                let script = ["/bin/sh", "-c", "sleep 0.05; exit 6"];
+                engine.create(&id, lab.container(&id, &script)).await?;
+                engine.start(&id).await?;
+                engine.exec(&id, exec(&["/bin/sleep", "1000"])).await?.wait().await?;
+                engine.wait(&id).await
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(round * 5)).await;
+        let killed = lab
+            .find_monitor(&id)
+            .and_then(Pid::from_raw)
+            .map(|monitor| kill_process(monitor, Signal::KILL));
+        match life.await.unwrap() {
+            Ok(exit) if exit.cause == ExitCause::Own => assert_eq!(exit.code, 6),
+            Ok(exit) => assert_eq!(exit.cause, ExitCause::MonitorLost),
+            Err(error) => assert!(killed.is_some(), "{error}"),
+        }
+        if lab.engine().state(&id).is_ok() {
+            lab.engine().wait(&id).await.unwrap();
+        }
+        lab.engine().delete(&id).await.unwrap();
+    }
+    std::sync::Arc::into_inner(lab).unwrap().close().await;
+}
+
+/// kill -9 of the runtime at random moments, again and again: no exit is lost and nothing is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn runtimes_that_die_at_any_moment_leave_nothing() {
     let Some(mut lab) = Lab::open().await else { return };
     for round in 0..12_u64 {
         let id = format!("r{round}");

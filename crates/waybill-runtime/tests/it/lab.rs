@@ -44,11 +44,11 @@ impl Lab {
     /// `None` when this machine cannot run containers.
     pub(crate) async fn open() -> Option<Self> {
         if !rustix::process::getuid().is_root() {
-            eprintln!("SKIPPED: containers need root; run the tests as root");
+            println!("SKIPPED: containers need root; run the tests as root");
             return None;
         }
         if !Path::new(BUSYBOX).exists() {
-            eprintln!("SKIPPED: no {BUSYBOX}; install the Debian package busybox-static");
+            println!("SKIPPED: no {BUSYBOX}; install the Debian package busybox-static");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -218,11 +218,14 @@ impl Lab {
 
     /// The monitor of a container.
     pub(crate) fn monitor(&self, id: &str) -> i32 {
+        self.find_monitor(id).unwrap()
+    }
+
+    pub(crate) fn find_monitor(&self, id: &str) -> Option<i32> {
         let directory = self.run_dir().canonicalize().unwrap().join("containers").join(id);
         pids()
             .into_iter()
             .find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory))
-            .unwrap()
     }
 }
 
@@ -315,7 +318,8 @@ fn make_rootfs(root: &Path) {
     let applets = [
         "sh", "sleep", "env", "true", "false", "cat", "echo", "id", "ls", "kill", "setsid", "tty",
         "pwd", "grep", "mkdir", "stty", "dd", "hostname", "test", "mount", "nc", "ps", "head",
-        "rmdir", "yes", "find", "tail", "stat", "readlink", "umask", "seq", "tr", "wc", "usleep", "awk",
+        "rmdir", "yes", "find", "tail", "stat", "readlink", "umask", "seq", "tr", "wc", "usleep",
+        "awk",
     ];
     for applet in applets {
         symlink("busybox", root.join("bin").join(applet)).unwrap();

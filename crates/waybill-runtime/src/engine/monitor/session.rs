@@ -5,7 +5,6 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::net::UnixStream,
-    time::SystemTime,
 };
 
 use rustix::{
@@ -22,7 +21,7 @@ use super::{
 use crate::engine::{
     Exit, ExitCause,
     cgroup::SessionCgroup,
-    environment,
+    clock, environment,
     message::{Failure, Reply, SessionRequest},
     record::{self, SessionFile},
     sys::{self, Fork},
@@ -172,7 +171,7 @@ impl Session {
             code,
             cause: if out_of_memory { ExitCause::OutOfMemory } else { ExitCause::Own },
             started_at: Some(self.record.started_at),
-            finished_at: SystemTime::now(),
+            finished_at: clock::now(),
         };
         self.stage = Stage::Ended;
         self.record.exit = Some(exit.clone());
@@ -195,7 +194,7 @@ fn record_of<'a>(
         id: request.session.clone(),
         container: request.container.clone(),
         pid: pid.as_raw_nonzero().get(),
-        started_at: SystemTime::now(),
+        started_at: clock::now(),
         exit: None,
         injected: record::names_of(variables.filter_map(environment::name_of)),
         audit_id: request.audit_id.clone(),

@@ -4,7 +4,7 @@ use std::{
     os::fd::OwnedFd,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tokio::sync::watch;
@@ -14,6 +14,7 @@ use crate::engine::{
     EngineError, ExecFault, Exit, ExitCause, State,
     cgroup::Cgroup,
     client::Client,
+    clock,
     message::{Failure, FromMonitor, Reply, Request},
     record,
     wire::Reader,
@@ -194,7 +195,7 @@ pub(super) fn exit_of(entry: &Entry) -> Exit {
             State::Running { started_at, .. } => Some(started_at),
             State::Created | State::Exited(_) => None,
         },
-        finished_at: SystemTime::now(),
+        finished_at: clock::now(),
     };
     let _ = record::save(&file, &exit);
     exit

@@ -1,6 +1,6 @@
 //! Exec sessions.
 
-use std::{sync::Weak, time::SystemTime};
+use std::sync::Weak;
 
 use tokio::sync::watch;
 
@@ -8,7 +8,7 @@ use super::{Engine, Result, blocking, io_error, not_found};
 use crate::engine::{
     EngineError, ExecRequest, Exit, Kind, ProcessIo, SessionRecord,
     cgroup::{self, Cgroup},
-    environment,
+    clock, environment,
     message::{Reply, Request, SessionRequest},
     record::{self, SessionFile},
     request,
@@ -108,7 +108,7 @@ fn record_of(container: &str, request: &ExecRequest) -> SessionRecord {
         id: request.session.clone(),
         container: container.to_owned(),
         pid: 0,
-        started_at: SystemTime::now(),
+        started_at: clock::now(),
         exit: None,
         injected: record::names_of(variables.map(|(name, _)| name.clone())),
         audit_id: None,

@@ -35,14 +35,11 @@ struct Found {
 }
 
 /// Makes the run directory, for its owner only and on a tmpfs.
-pub(super) fn prepare(run_dir: PathBuf) -> Result<(PathBuf, Hierarchies)> {
+pub(super) fn prepare(run_dir: &Path) -> Result<(PathBuf, Hierarchies)> {
     let hierarchies =
         Hierarchies::detect().map_err(io_error("use", Path::new("/sys/fs/cgroup")))?;
-    let failed = |action| {
-        let path = run_dir.clone();
-        move |error: io::Error| io_error(action, &path)(error)
-    };
-    make_directory(&run_dir).map_err(failed("make"))?;
+    let failed = |action| move |error: io::Error| io_error(action, run_dir)(error);
+    make_directory(run_dir).map_err(failed("make"))?;
     let run_dir_path = run_dir.canonicalize().map_err(failed("find"))?;
     mount_tmpfs(&run_dir_path).map_err(failed("mount a tmpfs at"))?;
     fs::set_permissions(&run_dir_path, fs::Permissions::from_mode(0o700))

@@ -21,20 +21,20 @@ use rustix::{
 };
 
 /// Which side of a fork this is.
-pub(super) enum Fork {
+pub(crate) enum Fork {
     Parent(Pid),
     Child,
 }
 
 /// Forks the calling process, which must have one thread only.
-pub(super) fn fork() -> io::Result<Fork> {
+pub(crate) fn fork() -> io::Result<Fork> {
     // SAFETY: the callers are single-threaded, so the child inherits no lock that somebody holds.
     let pid = unsafe { libc::fork() };
     fork_result(c_long::from(pid))
 }
 
 /// Forks the calling process, which must have one thread only; the child is in `cgroup` from its first instruction.
-pub(super) fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Fork> {
+pub(crate) fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Fork> {
     // SAFETY: an all-zero `clone_args` is a valid request for a plain fork.
     let mut arguments: libc::clone_args = unsafe { mem::zeroed() };
     arguments.flags = CLONE_INTO_CGROUP;
@@ -64,24 +64,24 @@ fn fork_result(pid: c_long) -> io::Result<Fork> {
 }
 
 /// Ends the process at once, without running exit handlers that belong to the process it was forked from.
-pub(super) fn exit_now(code: i32) -> ! {
+pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(code) }
 }
 
 /// Pointers to C strings, ended by a null pointer, as `execve` takes them.
-pub(super) struct Pointers<'a> {
+pub(crate) struct Pointers<'a> {
     list: Vec<*const c_char>,
     strings: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Pointers<'a> {
-    pub(super) fn to(strings: &'a [CString]) -> Self {
+    pub(crate) fn to(strings: &'a [CString]) -> Self {
         Self::collect(strings.iter().map(CString::as_c_str))
     }
 
     /// To each string of a block in which every string ends with NUL. What follows the last NUL is left out.
-    pub(super) fn into_block(block: &'a [u8]) -> Self {
+    pub(crate) fn into_block(block: &'a [u8]) -> Self {
         Self::collect(
             block
                 .split_inclusive(|&byte| byte == 0)
@@ -96,26 +96,26 @@ impl<'a> Pointers<'a> {
 }
 
 /// Replaces the process by a program; returns only if that failed.
-pub(super) fn execve(program: &CStr, argv: &Pointers<'_>, envp: &Pointers<'_>) -> io::Error {
+pub(crate) fn execve(program: &CStr, argv: &Pointers<'_>, envp: &Pointers<'_>) -> io::Error {
     // SAFETY: all three point to NUL-terminated strings that are borrowed for the call, and both lists end with null.
     unsafe { libc::execve(program.as_ptr(), argv.list.as_ptr(), envp.list.as_ptr()) };
     io::Error::last_os_error()
 }
 
 /// Leaves namespaces for new ones. `flags` holds namespaces only.
-pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: without `FILES` no descriptor changes its meaning for other threads, and there are none.
     unsafe { rustix::thread::unshare_unsafe(flags - UnshareFlags::FILES) }?;
     Ok(())
 }
 
 /// Closes every descriptor from `first` on. Only for a child that was just forked and keeps none of them.
-pub(super) fn close_from(first: RawFd) -> io::Result<()> {
+pub(crate) fn close_from(first: RawFd) -> io::Result<()> {
     close_range(first, 0)
 }
 
 /// Has `execve` close every descriptor from `first` on.
-pub(super) fn close_from_on_exec(first: RawFd) -> io::Result<()> {
+pub(crate) fn close_from_on_exec(first: RawFd) -> io::Result<()> {
     close_range(first, libc::CLOSE_RANGE_CLOEXEC)
 }
 
@@ -127,7 +127,7 @@ fn close_range(first: RawFd, flags: u32) -> io::Result<()> {
 }
 
 /// Closes all descriptors but `keep`, from 3 on.
-pub(super) fn close_all_but(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(crate) fn close_all_but(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut keep: Vec<u32> = keep.iter().map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
     keep.sort_unstable();
     let mut first = 3;
@@ -142,7 +142,7 @@ pub(super) fn close_all_but(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
 }
 
 /// Blocks `SIGCHLD` and returns a descriptor that becomes readable when a child changed its state.
-pub(super) fn child_signals() -> io::Result<OwnedFd> {
+pub(crate) fn child_signals() -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised by `sigemptyset` before it is read, and the new descriptor is ours.
     unsafe {
         let mut set = mem::zeroed();
@@ -158,7 +158,7 @@ pub(super) fn child_signals() -> io::Result<OwnedFd> {
 
 /// Gives a program the signals it expects: none blocked, `SIGPIPE` not ignored. Rust's start-up and
 /// [`child_signals`] changed both, and both survive `execve`.
-pub(super) fn reset_signals() {
+pub(crate) fn reset_signals() {
     // SAFETY: the set is initialised before it is read, and `SIG_DFL` installs no code of ours.
     unsafe {
         let mut set = mem::zeroed();
@@ -169,13 +169,13 @@ pub(super) fn reset_signals() {
 }
 
 /// Ignores a signal.
-pub(super) fn ignore_signal(signal: c_int) {
+pub(crate) fn ignore_signal(signal: c_int) {
     // SAFETY: `SIG_IGN` installs no code of ours.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
 /// Brings up the loopback device of the network namespace that the calling thread is in.
-pub(super) fn raise_loopback() -> io::Result<()> {
+pub(crate) fn raise_loopback() -> io::Result<()> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::DGRAM,
@@ -196,12 +196,12 @@ pub(super) fn raise_loopback() -> io::Result<()> {
 
 /// Opens a program on a read-only mount that belongs to no namespace. A process that runs from it can be found by a
 /// container without giving it a way to write to the program (CVE-2019-5736).
-pub(super) fn open_program_read_only(program: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open_program_read_only(program: &Path) -> io::Result<OwnedFd> {
     clone_mount(program, libc::MOUNT_ATTR_RDONLY)
 }
 
 /// Opens a copy of the mount at `path`, with that as its root, which belongs to no namespace yet.
-pub(super) fn clone_mount(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
+pub(crate) fn clone_mount(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let mount = open_tree(rustix::fs::CWD, path, flags)?;
     if attributes == 0 {
@@ -225,13 +225,33 @@ pub(super) fn clone_mount(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
 }
 
 /// Forgets the environment that the process was started with.
-pub(super) fn clear_environment() {
+pub(crate) fn clear_environment() {
     // SAFETY: the spawner calls it first thing, while it has one thread.
     unsafe { libc::clearenv() };
 }
 
+/// Lets go of the pages of program code that this process has touched so far. They stay in the page cache and come
+/// back one by one as they are needed, so a process that did much once and little since becomes small.
+pub(crate) fn forget_program_pages() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for line in maps.lines().filter(|line| line.contains(" r-xp ") && line.contains('/')) {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let Some((start, end)) = range else { continue };
+        let (Ok(start), Ok(end)) =
+            (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
+        else {
+            continue;
+        };
+        // SAFETY: the range is a mapping of a file that is executed and never written to, so what is dropped is read
+        // from the file again.
+        unsafe {
+            libc::madvise(ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED)
+        };
+    }
+}
+
 /// Makes the current directory the root and lets go of everything else that was mounted.
-pub(super) fn pivot_to_current_directory() -> io::Result<()> {
+pub(crate) fn pivot_to_current_directory() -> io::Result<()> {
     // SAFETY: two valid C strings. The old root comes to lie on the new one, from where it is detached.
     let result = unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) };
     if result != 0 {
@@ -243,13 +263,13 @@ pub(super) fn pivot_to_current_directory() -> io::Result<()> {
 }
 
 /// Takes over descriptor 0, through which a re-executed spawner gets its socket.
-pub(super) fn take_stdin() -> OwnedFd {
+pub(crate) fn take_stdin() -> OwnedFd {
     // SAFETY: called once, first thing in a process that was started for this.
     unsafe { rustix::stdio::take_stdin() }
 }
 
 /// Sends a signal by number, which may be one that has no name.
-pub(super) fn kill(pid: Pid, signal: c_int) -> io::Result<()> {
+pub(crate) fn kill(pid: Pid, signal: c_int) -> io::Result<()> {
     // SAFETY: plain numbers.
     let result = unsafe { libc::kill(pid.as_raw_nonzero().get(), signal) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
