@@ -26,10 +26,11 @@ mod spec;
 mod stats;
 mod status;
 mod store;
+mod volumes;
 
 use std::{path::PathBuf, sync::Arc};
 
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_core::env::{name::EnvName, value::EnvValue};
 
 pub use self::{
@@ -61,6 +62,8 @@ struct Cri {
     exec_env: Vec<(String, Vec<u8>)>,
     clock: Clock,
     tasks: TaskTracker,
+    /// Cancelled when the runtime stops.
+    stop: CancellationToken,
 }
 
 impl Cri {

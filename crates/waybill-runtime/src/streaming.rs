@@ -46,6 +46,8 @@ pub struct Limits {
     pub tokens: usize,
     /// How long a client may take for its request.
     pub headers: Duration,
+    /// How long a client of SPDY may take to open its streams.
+    pub streams: Duration,
     /// How long a session may be silent.
     pub idle: Duration,
     /// How long output is read after the process has ended, while its children hold the pipe.
@@ -66,6 +68,7 @@ impl Default for Limits {
             token_life: Duration::from_secs(60),
             tokens: 1_000,
             headers: Duration::from_secs(30),
+            streams: Duration::from_secs(30),
             idle: Duration::from_secs(4 * 60 * 60),
             drain: Duration::from_secs(1),
             dial: Duration::from_secs(30),

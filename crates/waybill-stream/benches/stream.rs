@@ -48,8 +48,8 @@ fn codec(criterion: &mut Criterion) {
         });
     }
     for (name, protocol, role) in [
-        ("server reads v5, with the copy", Protocol::V5, Role::Server),
-        ("client reads v5, with the copy", Protocol::V5, Role::Client),
+        ("server reads v5", Protocol::V5, Role::Server),
+        ("client reads v5", Protocol::V5, Role::Client),
     ] {
         let (theirs, channel) = match role {
             Role::Server => (Role::Client, STDIN),

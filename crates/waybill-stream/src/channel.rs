@@ -8,7 +8,10 @@ pub use outgoing::Outgoing;
 pub(crate) use outgoing::close_channel;
 pub use reader::{ChannelEvent, ChannelReader};
 
-use crate::websocket::{Close, read::FrameError};
+use crate::{
+    spdy::SpdyError,
+    websocket::{Close, read::FrameError},
+};
 
 /// What a message begins with that closes a channel, `v5` only.
 pub const CLOSE_CHANNEL: u8 = 255;
@@ -23,6 +26,9 @@ pub enum ProtocolError {
     /// Not a good WebSocket.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// Not good SPDY.
+    #[error(transparent)]
+    Spdy(#[from] SpdyError),
     /// A message for a channel that this session cannot have.
     #[error("a message is for channel {0}, which does not exist here")]
     UnknownChannel(u8),
@@ -58,7 +64,7 @@ impl ProtocolError {
     /// How a peer is told, before the connection ends.
     pub fn to_close(&self) -> Close {
         let code = match self {
-            Self::Frame(_) => Close::PROTOCOL,
+            Self::Frame(_) | Self::Spdy(_) => Close::PROTOCOL,
             Self::TooLong { .. } => Close::TOO_LONG,
             _ => Close::CONTENT,
         };

@@ -2,7 +2,7 @@
 //!
 //! From the bottom: [`websocket`] finds frames in bytes, [`channel`] finds streams in frames,
 //! [`command`] and [`forward`] know what the streams mean. None of them does IO, and each works for
-//! both ends. [`connection`] joins them to tokio.
+//! both ends. [`spdy`] does the same for the older protocol, for servers. [`connection`] joins them to tokio.
 
 pub mod channel;
 pub mod command;
@@ -12,4 +12,5 @@ pub mod long_target;
 pub mod outcome;
 pub mod payload;
 pub mod protocol;
+pub mod spdy;
 pub mod websocket;

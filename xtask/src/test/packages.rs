@@ -37,6 +37,12 @@ const NEEDED: &[Needed] = &[
         tier: Tier::Test,
         why: "the API server is tested with stock kubectl",
     },
+    Needed {
+        command: "busybox",
+        package: "busybox-static",
+        tier: Tier::Test,
+        why: "containers of tests hold nothing else",
+    },
 ];
 
 /// A server that tests start themselves. Its package is unpacked and not installed, because an

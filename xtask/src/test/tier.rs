@@ -90,7 +90,7 @@ impl Tier {
             Self::Test => (
                 "test",
                 "unit, property and integration tests",
-                "bash and kubectl; uses cargo-nextest where it is installed",
+                "bash, kubectl, busybox and root for containers; uses cargo-nextest where it is installed",
             ),
             Self::DocTests => ("doc-tests", "the examples in the documentation", "nothing"),
             Self::Docs => ("docs", "the documentation, with no broken link", "nothing"),

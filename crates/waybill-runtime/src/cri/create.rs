@@ -1,10 +1,12 @@
 //! How a container comes to be.
 
 use std::{
+    collections::BTreeSet,
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
+use rustix::mount::{MountPropagationFlags, mount_change};
 use tracing::{info, warn};
 use waybill_core::{chain::Chain, env::name::EnvName};
 use waybill_proto::cri::{
@@ -19,6 +21,7 @@ use super::{
     signals,
     spec::{self, Plan, Rootfs},
     store::{Name, new_id},
+    volumes,
 };
 use crate::{
     engine::{ContainerRequest, State, Stdio},
@@ -103,12 +106,19 @@ impl Cri {
                     target_pid,
                     machine: &cri.machine,
                 };
-                let spec = plan.spec()?;
+                let mut spec = plan.spec()?;
                 let env = plan.environment(variables)?;
                 let working_dir = plan.working_dir()?;
                 inside
                     .make_directory(&working_dir)
                     .map_err(CriError::io("make the working directory", &working_dir))?;
+                let volumes: BTreeSet<_> = config
+                    .mounts
+                    .iter()
+                    .map(|it| Path::new("/").join(&it.container_path))
+                    .collect();
+                let is_volume = |inside: &Path| volumes.contains(inside);
+                volumes::stage(&cri.container_dir(&id), &mut spec, is_volume)?;
                 let env_names = shown_names(&config, env.iter().map(|(name, _)| name));
                 let stop_signal = stop_signal(&config, image_config.stop_signal().as_deref())?;
                 let resources = config.linux.as_ref().and_then(|it| it.resources.clone());
@@ -146,6 +156,9 @@ impl Cri {
         record::make_directory(&directory).map_err(CriError::io("make", &directory))?;
         std::fs::create_dir(&rootfs).map_err(CriError::io("make", &rootfs))?;
         self.images.mount(image, id, &rootfs)?;
+        // What is mounted in a container whose root is shared must not appear out here.
+        mount_change(&rootfs, MountPropagationFlags::PRIVATE)
+            .map_err(|error| CriError::io("make private", &rootfs)(error.into()))?;
         Ok(rootfs)
     }
 
@@ -186,14 +199,12 @@ impl Cri {
         }
         let (cri, id) = (Arc::clone(self), id.to_owned());
         self.blocking(move || {
-            cri.images.unmount(&id, &cri.rootfs(&id))?;
             let directory = cri.container_dir(&id);
-            match std::fs::remove_dir_all(&directory) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    Err(CriError::io("remove", directory)(error))
-                }
-                _ => Ok(()),
-            }
+            cri.images.unmount(&id, &cri.rootfs(&id))?;
+            volumes::unstage(&directory)?;
+            // Never as a tree: what is still mounted there would be lost with it.
+            record::remove(&directory, &["volumes", "rootfs"])
+                .map_err(CriError::io("remove", directory))
         })
         .await
     }

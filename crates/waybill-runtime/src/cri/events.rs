@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::sync::broadcast::{self, error::RecvError};
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use waybill_proto::cri::{ContainerEventResponse, ContainerEventType, ContainerStatus};
 
@@ -74,12 +73,12 @@ impl Cri {
         let _ = self.events.0.send(response);
     }
 
-    /// Passes the engine's exits on until `stop`.
-    pub(super) async fn watch_exits(self: Arc<Self>, stop: CancellationToken) {
+    /// Passes the engine's exits on until the runtime stops.
+    pub(super) async fn watch_exits(self: Arc<Self>) {
         let mut exits = self.engine.exits();
         loop {
             let exit = tokio::select! {
-                () = stop.cancelled() => return,
+                () = self.stop.cancelled() => return,
                 exit = exits.recv() => exit,
             };
             match exit {
@@ -88,7 +87,7 @@ impl Cri {
                     self.tell(&id, ContainerEventType::ContainerStoppedEvent);
                 }
                 Err(RecvError::Lagged(count)) => {
-                    warn!(count, "exits came faster than they are told")
+                    warn!(count, "exits came faster than they are told");
                 }
                 Err(RecvError::Closed) => return,
             }

@@ -20,6 +20,7 @@ use super::machine::Machine;
 use crate::engine::Namespaces;
 
 const FILE: &str = "record.json";
+const NEW_FILE: &str = ".record.json.new";
 
 /// A pod sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -119,11 +120,26 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
 
 /// Writes the record of `directory` in place of an older one.
 pub(crate) fn write(directory: &Path, record: &impl Serialize) -> io::Result<()> {
-    let (new, path) = (directory.join(".record.json.new"), directory.join(FILE));
+    let (new, path) = (directory.join(NEW_FILE), directory.join(FILE));
     let mut options = fs::File::options();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(&serde_json::to_vec(record)?)?;
     fs::rename(new, path)
+}
+
+/// Removes `directory` with its record and the empty directories `below` it. Twice is fine.
+pub(crate) fn remove(directory: &Path, below: &[&str]) -> io::Result<()> {
+    let ignore_missing = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    };
+    for name in below {
+        ignore_missing(fs::remove_dir(directory.join(name)))?;
+    }
+    for name in [NEW_FILE, FILE] {
+        ignore_missing(fs::remove_file(directory.join(name)))?;
+    }
+    ignore_missing(fs::remove_dir(directory))
 }
 
 /// Reads the record of `directory`, if it has one.
@@ -189,6 +205,21 @@ mod tests {
         let back: ContainerRecord = read(directory.path()).unwrap().unwrap();
         assert!(back.config.envs.is_empty());
         assert_eq!((back.config.labels, back.user), (container().config.labels, container().user));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("c");
+        fs::create_dir_all(directory.join("rootfs/etc")).unwrap();
+        write(&directory, &container()).unwrap();
+        assert!(remove(&directory, &["rootfs"]).is_err());
+        assert!(directory.join("rootfs/etc").exists());
+        fs::remove_dir(directory.join("rootfs/etc")).unwrap();
+        for _ in 0..2 {
+            remove(&directory, &["rootfs"]).unwrap();
+            assert!(!directory.exists());
+        }
     }
 
     #[test]

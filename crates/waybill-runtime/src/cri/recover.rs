@@ -19,9 +19,13 @@ impl Cri {
         for directory in [self.sandboxes_dir(), self.containers_dir()] {
             fs::create_dir_all(&directory).map_err(CriError::io("make", &directory))?;
         }
-        self.recover_sandboxes().await?;
+        let half_made = self.recover_sandboxes()?;
         self.recover_containers().await?;
         self.clear_strangers().await?;
+        // Last, because a sandbox goes after its containers.
+        for id in half_made {
+            self.clear_sandbox(&id).await;
+        }
         let (sandboxes, containers) = (self.store.sandboxes().len(), self.store.containers().len());
         if sandboxes + containers > 0 {
             info!(sandboxes, containers, "continue with what was there");
@@ -29,8 +33,10 @@ impl Cri {
         Ok(())
     }
 
-    async fn recover_sandboxes(self: &Arc<Self>) -> Result<()> {
+    /// Returns the ids of those that have no good record.
+    fn recover_sandboxes(&self) -> Result<Vec<String>> {
         let parent = self.sandboxes_dir();
+        let mut half_made = Vec::new();
         for id in directories(&parent).map_err(CriError::io("list", &parent))? {
             match record::read::<SandboxRecord>(&parent.join(&id)) {
                 Ok(Some(record)) if record.id == id => {
@@ -40,11 +46,11 @@ impl Cri {
                 }
                 other => {
                     warn!(sandbox = id, fault = ?other.err(), "a half-made sandbox is cleared away");
-                    self.clear_sandbox(&id).await;
+                    half_made.push(id);
                 }
             }
         }
-        Ok(())
+        Ok(half_made)
     }
 
     async fn recover_containers(self: &Arc<Self>) -> Result<()> {
@@ -53,8 +59,10 @@ impl Cri {
             let record = record::read::<ContainerRecord>(&parent.join(&id));
             // A container with a record that the engine has lost was being removed.
             let known = self.engine.state(&id).is_ok();
+            let has_sandbox =
+                |record: &ContainerRecord| self.store.sandbox(&record.sandbox).is_ok();
             match record {
-                Ok(Some(record)) if record.id == id && known => {
+                Ok(Some(record)) if record.id == id && known && has_sandbox(&record) => {
                     let metadata = record.config.metadata.clone().unwrap_or_default();
                     let name = Name::of_container(&record.sandbox, &metadata);
                     self.store.reserve(name, &id)?.keep();
@@ -85,7 +93,7 @@ impl Cri {
         let cleaned = self.blocking(move || Ok(cri.images.clean(&ours)?)).await;
         match cleaned {
             Ok(ids) if !ids.is_empty() => {
-                info!(count = ids.len(), "old root file systems are removed")
+                info!(count = ids.len(), "old root file systems are removed");
             }
             Ok(_) => {}
             Err(error) => warn!(error = %Chain(&error), "old root file systems are left"),

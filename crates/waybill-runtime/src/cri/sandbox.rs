@@ -18,7 +18,7 @@ use super::{
     status::HANDLERS,
     store::{Name, Sandbox, new_id},
 };
-use crate::engine::{NamespaceMode as Mode, SandboxRequest};
+use crate::engine::{EngineError, NamespaceMode as Mode, SandboxRequest};
 
 /// Above the cgroups of sandboxes that do not say where theirs stands.
 const CGROUP_ROOT: &str = "/waybill";
@@ -82,6 +82,8 @@ impl Cri {
             let id = container.record().id;
             Arc::clone(&self).remove_container(id).await?;
         }
+        // Once more: the cgroups of its containers were in the way before.
+        self.unmake_sandbox(&record.id).await?;
         let directory = self.sandbox_dir(&record.id);
         self.blocking(move || files::remove(&directory)).await?;
         self.store.remove_sandbox(&record.id);
@@ -220,10 +222,7 @@ impl Cri {
         for container in self.store.containers_of(&record.id) {
             self.kill(&container.record().id).await?;
         }
-        self.engine.remove_sandbox(&record.id).await.or_else(|error| {
-            let error = CriError::from(error);
-            if error.is_not_found() { Ok(()) } else { Err(error) }
-        })?;
+        self.unmake_sandbox(&record.id).await?;
         if record.stopped {
             return Ok(());
         }
@@ -237,11 +236,16 @@ impl Cri {
         Ok(())
     }
 
+    async fn unmake_sandbox(&self, id: &str) -> Result<()> {
+        match self.engine.remove_sandbox(id).await {
+            Ok(()) | Err(EngineError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Undoes what was made for a sandbox that has no record.
     pub(super) async fn clear_sandbox(&self, id: &str) {
-        if let Err(error) = self.engine.remove_sandbox(id).await.map_err(CriError::from)
-            && !error.is_not_found()
-        {
+        if let Err(error) = self.unmake_sandbox(id).await {
             warn!(sandbox = id, error = %Chain(&error), "namespaces of a failed sandbox are left");
         }
         let directory = self.sandbox_dir(id);

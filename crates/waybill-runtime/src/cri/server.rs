@@ -66,7 +66,6 @@ pub struct Config {
 pub struct Server {
     cri: Arc<Cri>,
     listen: PathBuf,
-    stop: CancellationToken,
     serving: JoinHandle<Result<(), transport::Error>>,
 }
 
@@ -128,15 +127,15 @@ impl Server {
             exec_env: config.exec_env,
             clock: config.clock,
             tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
         });
         cri.recover().await?;
         let listener = bind(&listen).map_err(at("listen at", path(&listen)))?;
-        let stop = CancellationToken::new();
-        cri.tasks.spawn(Arc::clone(&cri).watch_exits(stop.clone()));
-        cri.tasks.spawn(Arc::clone(&cri.streaming).serve(stop.clone()));
-        let serving = cri.tasks.spawn(serve(Arc::clone(&cri), listener, stop.clone()));
+        cri.tasks.spawn(Arc::clone(&cri).watch_exits());
+        cri.tasks.spawn(Arc::clone(&cri.streaming).serve(cri.stop.clone()));
+        let serving = cri.tasks.spawn(serve(Arc::clone(&cri), listener));
         info!(socket = %listen.display(), streaming = %cri.streaming.address(), "serving");
-        Ok(Self { cri, listen, stop, serving })
+        Ok(Self { cri, listen, serving })
     }
 
     /// Where clients of streams connect.
@@ -155,7 +154,7 @@ impl Server {
 
     /// Accepts nothing new, lets requests under way end for a while, and ends. Containers go on.
     pub async fn stop(self) {
-        self.stop.cancel();
+        self.cri.stop.cancel();
         self.cri.tasks.close();
         if timeout(STOP_LIMIT, self.cri.tasks.wait()).await.is_err() {
             warn!("requests under way are given up");
@@ -198,11 +197,8 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn serve(
-    cri: Arc<Cri>,
-    listener: UnixListener,
-    stop: CancellationToken,
-) -> Result<(), transport::Error> {
+async fn serve(cri: Arc<Cri>, listener: UnixListener) -> Result<(), transport::Error> {
+    let stop = cri.stop.clone();
     let owner = rustix::process::geteuid().as_raw();
     let connections = stream::unfold(listener, move |listener| async move {
         let connection = accept(&listener, owner).await;

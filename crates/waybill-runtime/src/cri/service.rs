@@ -4,7 +4,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tonic::{Request, Response, Status};
 use waybill_proto::cri::{runtime_service_server::RuntimeService, *};
@@ -90,7 +90,7 @@ impl RuntimeService for Runtime {
     ) -> Answer<Self::StreamPodSandboxesStream> {
         let request = request.into_inner();
         let items = self.0.list_sandboxes(&request.filter.unwrap_or_default());
-        Ok(chunked(items, |pod_sandboxes| StreamPodSandboxesResponse { pod_sandboxes }))
+        Ok(chunked(&items, |pod_sandboxes| StreamPodSandboxesResponse { pod_sandboxes }))
     }
 
     async fn create_container(
@@ -145,7 +145,7 @@ impl RuntimeService for Runtime {
     ) -> Answer<Self::StreamContainersStream> {
         let request = request.into_inner();
         let containers = self.0.list_containers(&request.filter.unwrap_or_default());
-        Ok(chunked(containers, |containers| StreamContainersResponse { containers }))
+        Ok(chunked(&containers, |containers| StreamContainersResponse { containers }))
     }
 
     async fn container_status(
@@ -221,7 +221,7 @@ impl RuntimeService for Runtime {
     ) -> Answer<Self::StreamContainerStatsStream> {
         let request = request.into_inner();
         let stats = self.0.list_container_stats(&request.filter.unwrap_or_default()).await;
-        Ok(chunked(stats, |container_stats| StreamContainerStatsResponse { container_stats }))
+        Ok(chunked(&stats, |container_stats| StreamContainerStatsResponse { container_stats }))
     }
 
     async fn pod_sandbox_stats(
@@ -248,7 +248,7 @@ impl RuntimeService for Runtime {
     ) -> Answer<Self::StreamPodSandboxStatsStream> {
         let request = request.into_inner();
         let stats = self.0.list_sandbox_stats(&request.filter.unwrap_or_default()).await;
-        Ok(chunked(stats, |pod_sandbox_stats| StreamPodSandboxStatsResponse { pod_sandbox_stats }))
+        Ok(chunked(&stats, |pod_sandbox_stats| StreamPodSandboxStatsResponse { pod_sandbox_stats }))
     }
 
     async fn update_runtime_config(
@@ -277,7 +277,9 @@ impl RuntimeService for Runtime {
         &self,
         _: Request<GetEventsRequest>,
     ) -> Answer<Self::GetContainerEventsStream> {
-        Ok(Response::new(Box::pin(stream::unfold(Some(self.0.events.listen()), next_event))))
+        let events = stream::unfold(Some(self.0.events.listen()), next_event);
+        let until = self.0.stop.clone().cancelled_owned();
+        Ok(Response::new(Box::pin(events.take_until(until))))
     }
 
     async fn list_metric_descriptors(
@@ -334,7 +336,7 @@ async fn next_event(
 }
 
 fn chunked<T: Clone + Send + 'static, R: Send + 'static>(
-    items: Vec<T>,
+    items: &[T],
     response: impl Fn(Vec<T>) -> R,
 ) -> Response<BoxStream<R>> {
     let chunks: Vec<_> =

@@ -34,6 +34,7 @@ pub(crate) use self::{
     profiles::check_sandbox,
     resources::{merge, resources},
     rootfs::Rootfs,
+    sharing::Sharing,
     user::{User, resolve},
 };
 use super::{
@@ -75,13 +76,16 @@ impl Plan<'_> {
             self.machine,
         )?;
         let linux = self.linux(&context, mounts.propagation)?;
-        Ok(SpecBuilder::default()
+        let mut spec = SpecBuilder::default()
             .version("1.2.0")
             .root(root.build()?)
             .mounts(mounts.all)
             .process(self.process(&context)?)
             .linux(linux)
-            .build()?)
+            .build()?;
+        // The sandbox's namespace has its name already.
+        spec.set_hostname(None);
+        Ok(spec)
     }
 
     /// What the first process and every exec session start with.

@@ -93,6 +93,11 @@ impl Hierarchies {
             .map(|legacy| legacy.mount.as_path())
     }
 
+    /// The names by which older hierarchies are mounted.
+    pub(super) fn legacy_names(&self) -> impl Iterator<Item = &str> {
+        self.legacy.iter().filter_map(Legacy::name)
+    }
+
     /// Whether there is such a cgroup, relative to the root.
     pub(super) fn has(&self, path: &Path) -> bool {
         self.unified.join(path).exists()
@@ -108,6 +113,18 @@ impl Hierarchies {
             .into_iter()
             .chain(self.legacy.iter().map(|legacy| legacy.mount.as_path()))
     }
+}
+
+impl Legacy {
+    fn name(&self) -> Option<&str> {
+        self.mount.file_name()?.to_str()
+    }
+}
+
+/// Where, beside a container's view of its cgroups, the creator mounts the one of a hierarchy. It does not end with the
+/// name of a controller, because that is how libcontainer would know it.
+pub(super) fn source_of(view: &Path, hierarchy: &str) -> PathBuf {
+    view.with_file_name(format!("of-{hierarchy}"))
 }
 
 impl Cgroup {
@@ -187,11 +204,9 @@ impl Cgroup {
     }
 
     /// Its directory in each older hierarchy, and the name by which that is mounted.
-    pub(super) fn legacy_directories(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> {
-        self.hierarchies.legacy.iter().filter_map(|legacy| {
-            let name = PathBuf::from(legacy.mount.file_name()?);
-            Some((name, legacy.mount.join(&self.path)))
-        })
+    pub(super) fn legacy_directories(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        let legacy = &self.hierarchies.legacy;
+        legacy.iter().filter_map(|one| Some((one.name()?, one.mount.join(&self.path))))
     }
 
     /// Kills every process in it and below it.

@@ -4,11 +4,11 @@
 
 use std::path::PathBuf;
 
-use oci_spec::runtime::{LinuxNamespaceType, LinuxResources, Spec};
+use oci_spec::runtime::{LinuxNamespaceType, LinuxResources, Mount, Spec};
 
 use super::{
     EngineError, ExecRequest, Stdio,
-    cgroup::{Cgroup, Hierarchies},
+    cgroup::{self, Cgroup, Hierarchies},
     settings::{self, Settings},
 };
 
@@ -95,33 +95,40 @@ fn check_linux(spec: &Spec, hierarchies: &Hierarchies) -> Result<Cgroup, EngineE
 }
 
 /// Turns the one mount of cgroups that a spec asks for into what this machine has. On one with older hierarchies
-/// that is a directory which the creator puts together; its path is returned.
+/// that is a directory with each of them mounted in it; its path for the creator, who makes it, is returned.
 fn translate_cgroup_mount(
     spec: &mut Spec,
     hierarchies: &Hierarchies,
 ) -> Result<Option<PathBuf>, EngineError> {
     let Some(mut mounts) = spec.mounts().clone() else { return Ok(None) };
-    let mut asked = mounts.iter_mut().filter(|mount| mount.typ().as_deref() == Some("cgroup"));
-    let Some(mount) = asked.next() else { return Ok(None) };
-    if asked.next().is_some() {
+    let is_cgroup = |mount: &Mount| mount.typ().as_deref() == Some("cgroup");
+    let Some(at) = mounts.iter().position(is_cgroup) else { return Ok(None) };
+    let mut mount = mounts.remove(at);
+    if mounts.iter().any(is_cgroup) {
         return Err(invalid("cgroups are mounted more than once"));
     }
-    let view = if hierarchies.is_unified() {
+    if hierarchies.is_unified() {
         mount.set_typ(Some("cgroup2".to_owned()));
-        None
-    } else {
-        let mut options = mount.options().clone().unwrap_or_default();
-        if options.iter().any(|option| option == "ro") {
-            options.push("rro".to_owned());
-        }
-        options.push("rbind".to_owned());
-        mount.set_typ(Some("bind".to_owned()));
-        mount.set_source(Some(PathBuf::from(VIEW)));
-        mount.set_options(Some(options));
-        Some(PathBuf::from(VIEW))
-    };
+        mounts.insert(at, mount);
+        spec.set_mounts(Some(mounts));
+        return Ok(None);
+    }
+    let mut options = mount.options().clone().unwrap_or_default();
+    options.push("bind".to_owned());
+    mount.set_options(Some(options));
+    mount.set_typ(Some("bind".to_owned()));
+    let view = PathBuf::from(VIEW);
+    let parts = hierarchies.legacy_names().map(|name| {
+        let mut part = mount.clone();
+        part.set_source(Some(cgroup::source_of(&view, name)));
+        part.set_destination(mount.destination().join(name));
+        part
+    });
+    let parts: Vec<Mount> = parts.collect();
+    mount.set_source(Some(view.clone()));
+    mounts.splice(at..at, [mount].into_iter().chain(parts));
     spec.set_mounts(Some(mounts));
-    Ok(view)
+    Ok(Some(view))
 }
 
 /// Exists only in the mount namespace in which libcontainer runs.

@@ -1,12 +1,8 @@
 //! Our ends of a process's streams: pipes and terminals, for tokio.
 
-#![allow(unsafe_code, reason = "tokio has no safe way to wait for a terminal")]
-
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
-    pin::Pin,
-    task::{Context, Poll, ready},
 };
 
 use rustix::{
@@ -14,83 +10,50 @@ use rustix::{
     io::Errno,
     termios::{LocalModes, SpecialCodeIndex, Winsize, tcgetattr, tcsetwinsize},
 };
-use tokio::io::{AsyncWrite, Interest, unix::AsyncFd};
+use tokio::net::unix::pipe;
 use waybill_stream::command::TerminalSize;
 
-/// An end of a pipe, or the master of a terminal.
-pub(super) struct Stream(AsyncFd<OwnedFd>);
+/// The end of a pipe that is read, or a terminal.
+pub(super) struct Source(pipe::Receiver);
 
-impl Stream {
-    /// An end that is only read.
-    pub(super) fn readable(fd: OwnedFd) -> io::Result<Self> {
-        Self::new(fd, Interest::READABLE)
-    }
-
-    /// An end that is only written.
-    pub(super) fn writable(fd: OwnedFd) -> io::Result<Self> {
-        Self::new(fd, Interest::WRITABLE)
-    }
-
-    /// A terminal.
-    pub(super) fn terminal(fd: OwnedFd) -> io::Result<Self> {
-        Self::new(fd, Interest::READABLE | Interest::WRITABLE)
-    }
-
-    fn new(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
-        fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
-        // SAFETY: an `OwnedFd` is open and stays the same until it is dropped, and nothing takes it
-        // out of the `AsyncFd` before.
-        let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
-        Ok(Self(registered?))
+impl Source {
+    /// Takes the end in hand.
+    pub(super) fn new(fd: OwnedFd) -> io::Result<Self> {
+        set_nonblocking(&fd)?;
+        Ok(Self(pipe::Receiver::from_owned_fd_unchecked(fd)?))
     }
 
     /// Reads what is there, waiting until something is; 0 at the end.
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.0.async_io(Interest::READABLE, |fd| read(fd, buffer)).await;
-        at_end_of_terminal(read)
-    }
-
-    /// Reads what is there now; 0 if nothing is or will be.
-    pub(super) fn read_now(&self, buffer: &mut [u8]) -> usize {
-        read(self.0.get_ref(), buffer).unwrap_or(0)
-    }
-
-    /// What a user types to end the input of a program that reads lines; `None` if the program reads
-    /// keys instead, for which there is no end.
-    pub(super) fn end_of_input(&self) -> Option<u8> {
-        let attributes = tcgetattr(self.0.get_ref()).ok()?;
-        let reads_lines = attributes.local_modes.contains(LocalModes::ICANON);
-        reads_lines.then(|| attributes.special_codes[SpecialCodeIndex::VEOF])
-    }
-
-    /// Gives a terminal a new size.
-    pub(super) fn resize(&self, size: TerminalSize) -> io::Result<()> {
-        resize(&self.0, size)
-    }
-}
-
-impl AsyncWrite for &Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
         loop {
-            let mut ready = ready!(self.0.poll_write_ready(cx))?;
-            if let Ok(written) = ready.try_io(|fd| Ok(rustix::io::write(fd.get_ref(), bytes)?)) {
-                return Poll::Ready(written);
+            self.0.readable().await?;
+            match self.0.try_read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The master of a terminal fails so when nobody has the other side open any more.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => return Ok(0),
+                read => return read,
             }
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    /// Reads what is there now; 0 if nothing is or will be.
+    pub(super) fn read_now(&self, buffer: &mut [u8]) -> usize {
+        rustix::io::read(&self.0, buffer).unwrap_or(0)
     }
+}
 
-    /// It is closed when it is dropped.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
+/// The end of a pipe that is written, or a terminal.
+pub(super) fn sink(fd: OwnedFd) -> io::Result<pipe::Sender> {
+    set_nonblocking(&fd)?;
+    pipe::Sender::from_owned_fd_unchecked(fd)
+}
+
+/// What a user types on a terminal to end the input of a program that reads lines; `None` if the
+/// program reads keys instead, for which there is no end.
+pub(super) fn end_of_input(terminal: impl AsFd) -> Option<u8> {
+    let attributes = tcgetattr(terminal).ok()?;
+    let reads_lines = attributes.local_modes.contains(LocalModes::ICANON);
+    reads_lines.then(|| attributes.special_codes[SpecialCodeIndex::VEOF])
 }
 
 /// Gives a terminal a new size; its foreground processes get SIGWINCH.
@@ -99,14 +62,6 @@ pub(super) fn resize(terminal: impl AsFd, size: TerminalSize) -> io::Result<()> 
     Ok(tcsetwinsize(terminal, size)?)
 }
 
-fn read(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    Ok(rustix::io::read(fd, buffer)?)
-}
-
-/// The master of a terminal fails with EIO when nobody has the other side open any more.
-fn at_end_of_terminal(read: io::Result<usize>) -> io::Result<usize> {
-    match read {
-        Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Ok(0),
-        read => read,
-    }
+fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {
+    Ok(fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?)
 }

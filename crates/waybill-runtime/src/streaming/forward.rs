@@ -1,32 +1,19 @@
 //! A session of port-forward: connections on one side, a client on the other.
-//!
-//! The protocol has one connection for each port and cannot close one alone, so the session ends when
-//! the last of them has.
 
-use std::time::Duration;
+mod channels;
+mod streams;
+mod tunnel;
 
-use futures_util::future::{join_all, try_join_all};
-use tokio::{
-    io::AsyncReadExt,
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    time::timeout,
-};
+use std::sync::Arc;
+
+use tokio::{net::TcpStream, time::timeout};
 use tokio_util::sync::CancellationToken;
 use waybill_core::chain::Chain;
-use waybill_stream::{
-    channel::Outgoing,
-    connection::SendError,
-    forward::{ForwardEvent, ForwardReader, data_channel, error_channel, port_message},
-    protocol::Protocol,
-    websocket::Role,
-};
 
 use super::{
-    Backend, Limits,
-    session::{Client, End, Session, Socket, Words, feed, interruption},
+    Backend, Limits, Streaming,
+    answer::ForwardWire,
+    session::{Session, Socket},
 };
 
 /// Read from a port at once.
@@ -34,7 +21,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// What a port-forward session is like.
 pub(super) struct Terms {
-    pub(super) protocol: Protocol,
+    pub(super) wire: ForwardWire,
     pub(super) sandbox: String,
     pub(super) ports: Vec<u16>,
     pub(super) limits: Limits,
@@ -44,126 +31,36 @@ pub(super) struct Terms {
 pub(super) async fn run<B: Backend>(
     socket: Socket,
     terms: Terms,
-    backend: &B,
+    streaming: Arc<Streaming<B>>,
     stop: &CancellationToken,
 ) {
-    let events = ForwardReader::new(terms.protocol, Role::Server, &terms.ports);
-    let mut session = Session::new(socket, terms.protocol, events, terms.limits);
-    let end = tokio::select! {
-        end = converse((&session.client, &mut session.words), &terms, backend) => end,
-        end = interruption(&session.client, &session.traffic, terms.limits, stop) => end,
-    };
-    session.end(end).await;
-}
-
-async fn converse<B: Backend>(
-    (client, words): (&Client, &mut Words<ForwardReader>),
-    terms: &Terms,
-    backend: &B,
-) -> End {
-    let mut readers = Vec::new();
-    let mut writers = Vec::new();
-    let ports = (0_u8..).zip(&terms.ports);
-    let dialled = join_all(ports.map(|(at, port)| dial(backend, terms, at, *port))).await;
-    for port in dialled {
-        if let Err(error) = greet(client, &port).await {
-            return error.into();
+    match terms.wire {
+        ForwardWire::Channels(protocol) => {
+            channels::run(socket, (protocol, &terms), &streaming.backend, stop).await;
         }
-        let (at, number) = (port.at, port.number);
-        let (reader, writer) = match port.connection {
-            Ok(stream) => {
-                let (reader, writer) = stream.into_split();
-                (Some(Reader { at, number, reader }), Some(writer))
-            }
-            Err(_) => (None, None),
-        };
-        readers.extend(reader);
-        writers.push(writer);
-    }
-    tokio::select! {
-        copied = try_join_all(readers.into_iter().map(|reader| reader.copy(client))) => match copied {
-            Ok(_) => End::Done(None),
-            Err(error) => error.into(),
-        },
-        end = listen(words, client, &mut writers, terms.limits.sign_of_life) => end,
+        ForwardWire::Spdy => {
+            let session = Session::spdy(socket, terms.limits);
+            streams::run(session, terms, streaming, stop).await;
+        }
+        ForwardWire::Tunnel => {
+            let (outside, inside) = tunnel::open(socket);
+            let (read, write) = tokio::io::split(inside);
+            let session = Session::spdy_over((read, &[]), write, terms.limits);
+            tokio::join!(outside, streams::run(session, terms, streaming, stop));
+        }
     }
 }
 
-/// A port and the connection to it, or why there is none.
-struct Port {
-    at: u8,
-    number: u16,
-    connection: Result<TcpStream, String>,
-}
-
-async fn dial<B: Backend>(backend: &B, terms: &Terms, at: u8, number: u16) -> Port {
-    let connection = match timeout(terms.limits.dial, backend.dial(&terms.sandbox, number)).await {
+/// Connects to a port, or says why not.
+async fn dial<B: Backend>(backend: &B, terms: &Terms, port: u16) -> Result<TcpStream, String> {
+    match timeout(terms.limits.dial, backend.dial(&terms.sandbox, port)).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(error)) => Err(Chain(&error).to_string()),
         Err(_) => Err("it does not answer".to_owned()),
-    };
-    Port { at, number, connection }
-}
-
-/// Tells the client which port the channels belong to, and what is wrong with it.
-async fn greet(client: &Client, port: &Port) -> Result<(), SendError> {
-    let number = port_message(port.number);
-    client.send_copy(data_channel(port.at), &number).await?;
-    client.send_copy(error_channel(port.at), &number).await?;
-    match &port.connection {
-        Ok(_) => Ok(()),
-        Err(reason) => fail(client, port.at, port.number, reason).await,
     }
 }
 
-async fn fail(client: &Client, at: u8, number: u16, reason: &str) -> Result<(), SendError> {
-    let text = format!("port {number} cannot be forwarded: {reason}");
-    client.send_copy(error_channel(at), text.as_bytes()).await
-}
-
-/// The half of a connection that is read.
-struct Reader {
-    at: u8,
-    number: u16,
-    reader: OwnedReadHalf,
-}
-
-impl Reader {
-    async fn copy(mut self, client: &Client) -> Result<(), SendError> {
-        let mut outgoing = Outgoing::with_capacity(CHUNK);
-        loop {
-            match self.reader.read(outgoing.space()).await {
-                Ok(0) => return Ok(()),
-                Ok(length) => client.send(data_channel(self.at), &mut outgoing, length).await?,
-                Err(error) => {
-                    return fail(client, self.at, self.number, &error.to_string()).await;
-                }
-            }
-        }
-    }
-}
-
-/// Passes on what the client says, until it says nothing more.
-async fn listen(
-    words: &mut Words<ForwardReader>,
-    client: &Client,
-    writers: &mut [Option<OwnedWriteHalf>],
-    sign_of_life: Duration,
-) -> End {
-    loop {
-        match words.next().await {
-            Ok(ForwardEvent::Data { at, payload }) => {
-                let Some(place) = writers.get_mut(usize::from(at)) else { continue };
-                let Some(writer) = place else { continue };
-                if feed(payload.into_bytes(), writer, client, sign_of_life).await.is_err() {
-                    // Nobody listens there any more; what follows for this port is dropped.
-                    *place = None;
-                }
-            }
-            Ok(ForwardEvent::Ping(payload)) => client.pong(payload),
-            Ok(ForwardEvent::Close(close)) => return End::Left(close),
-            Ok(ForwardEvent::Failed { .. } | ForwardEvent::Pong) => {}
-            Err(error) => return error.into(),
-        }
-    }
+/// What a client is told about a port.
+fn failure(port: u16, reason: &str) -> String {
+    format!("port {port} cannot be forwarded: {reason}")
 }

@@ -10,11 +10,11 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use waybill_stream::{forward::most_ports, protocol::Protocol};
+use waybill_stream::forward::most_ports;
 
 use super::{
     Backend, Parked, ParkedCommand, Streaming,
-    answer::{Answer, Refusal, switch},
+    answer::{Answer, ForwardWire, Refusal, switch_command, switch_forward},
     command, forward,
     session::Socket,
 };
@@ -96,9 +96,9 @@ impl<B: Backend> Server<B> {
         mut request: Request<Incoming>,
         parked: ParkedCommand,
     ) -> Result<Answer, Refusal> {
-        let (protocol, answer) = switch(request.method(), request.headers(), Protocol::COMMAND)?;
+        let (wire, answer) = switch_command(request.method(), request.headers())?;
         let terms =
-            command::Terms { protocol, streams: parked.streams(), limits: self.streaming.limits };
+            command::Terms { wire, streams: parked.streams(), limits: self.streaming.limits };
         let upgrade = upgrade::on(&mut request);
         let (streaming, stop) = (Arc::clone(&self.streaming), self.stop.clone());
         self.tasks.spawn(async move {
@@ -115,23 +115,30 @@ impl<B: Backend> Server<B> {
         sandbox: String,
         ports: Vec<u16>,
     ) -> Result<Answer, Refusal> {
-        let (protocol, answer) = switch(request.method(), request.headers(), Protocol::FORWARD)?;
-        let most = most_ports(protocol);
-        if ports.is_empty() {
-            return Err(Refusal::NoPort);
+        let (wire, answer) = switch_forward(request.method(), request.headers())?;
+        if let ForwardWire::Channels(protocol) = wire {
+            check_ports(&ports, most_ports(protocol))?;
         }
-        if ports.len() > usize::from(most) {
-            return Err(Refusal::Ports { asked: ports.len(), most });
-        }
-        let terms = forward::Terms { protocol, sandbox, ports, limits: self.streaming.limits };
+        let terms = forward::Terms { wire, sandbox, ports, limits: self.streaming.limits };
         let upgrade = upgrade::on(&mut request);
         let (streaming, stop) = (Arc::clone(&self.streaming), self.stop.clone());
         self.tasks.spawn(async move {
             let Some(socket) = Socket::upgraded(upgrade).await else { return };
-            forward::run(socket, terms, &streaming.backend, &stop).await;
+            forward::run(socket, terms, streaming, &stop).await;
         });
         Ok(answer)
     }
+}
+
+/// Channels are given to ports beforehand; with SPDY a client opens streams for ports as it likes.
+fn check_ports(ports: &[u16], most: u8) -> Result<(), Refusal> {
+    if ports.is_empty() {
+        return Err(Refusal::NoPort);
+    }
+    if ports.len() > usize::from(most) {
+        return Err(Refusal::Ports { asked: ports.len(), most });
+    }
+    Ok(())
 }
 
 /// The kind of stream and the token in a path.

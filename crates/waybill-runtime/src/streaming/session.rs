@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
@@ -15,8 +15,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use waybill_stream::{
+    channel::ProtocolError,
     connection::{EventReader, ReceiveError, Receiver, SendError, Sender, Traffic},
     protocol::Protocol,
+    spdy::{SpdyError, read::SpdyReader},
     websocket::{Close, Role},
 };
 
@@ -24,8 +26,8 @@ use super::Limits;
 
 /// A connection that was upgraded, and what the client sent before it knew.
 pub(super) struct Socket {
-    stream: TcpStream,
-    read: Bytes,
+    pub(super) stream: TcpStream,
+    pub(super) read: Bytes,
 }
 
 impl Socket {
@@ -43,9 +45,9 @@ pub(super) type Client = Sender<OwnedWriteHalf>;
 pub(super) type Words<E> = Receiver<OwnedReadHalf, E>;
 
 /// One session: its two halves, and the rules for it.
-pub(super) struct Session<E> {
-    pub(super) client: Client,
-    pub(super) words: Words<E>,
+pub(super) struct Session<E, R = OwnedReadHalf, W = OwnedWriteHalf> {
+    pub(super) client: Sender<W>,
+    pub(super) words: Receiver<R, E>,
     pub(super) limits: Limits,
     pub(super) traffic: Traffic,
 }
@@ -63,7 +65,8 @@ pub(super) enum End {
 }
 
 impl<E: EventReader> Session<E> {
-    pub(super) fn new(socket: Socket, protocol: Protocol, events: E, limits: Limits) -> Self {
+    /// A session over the channels of a WebSocket.
+    pub(super) fn channels(socket: Socket, protocol: Protocol, events: E, limits: Limits) -> Self {
         let traffic = Traffic::default();
         let (read, write) = socket.stream.into_split();
         Self {
@@ -72,6 +75,35 @@ impl<E: EventReader> Session<E> {
             limits,
             traffic,
         }
+    }
+}
+
+impl Session<SpdyReader> {
+    /// A session over the streams of SPDY.
+    pub(super) fn spdy(socket: Socket, limits: Limits) -> Self {
+        let (read, write) = socket.stream.into_split();
+        Self::spdy_over((read, &socket.read), write, limits)
+    }
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<SpdyReader, R, W> {
+    /// The same over any connection.
+    pub(super) fn spdy_over((read, head): (R, &[u8]), write: W, limits: Limits) -> Self {
+        let traffic = Traffic::default();
+        Self {
+            client: Sender::spdy(write, traffic.clone()),
+            words: Receiver::new(read, SpdyReader::new(), head, traffic.clone()),
+            limits,
+            traffic,
+        }
+    }
+}
+
+impl<E: EventReader, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<E, R, W> {
+    /// Hears other events from now on.
+    pub(super) fn map<F>(self, other: impl FnOnce(E) -> F) -> Session<F, R, W> {
+        let Self { client, words, limits, traffic } = self;
+        Session { client, words: words.map(other), limits, traffic }
     }
 
     /// Tells the client how it ended, if it is there to be told, and closes the connection.
@@ -114,7 +146,7 @@ impl<E: EventReader> Session<E> {
 
 /// Answers pings until something from outside ends the session: silence, a broken connection, `stop`.
 pub(super) async fn interruption(
-    client: &Client,
+    client: &Sender<impl AsyncWrite + Unpin>,
     traffic: &Traffic,
     limits: Limits,
     stop: &CancellationToken,
@@ -158,6 +190,12 @@ impl From<ReceiveError> for End {
             ReceiveError::Protocol(error) => Self::Closed(error.to_close()),
             _ => Self::Vanished,
         }
+    }
+}
+
+impl From<SpdyError> for End {
+    fn from(error: SpdyError) -> Self {
+        Self::Closed(ProtocolError::from(error).to_close())
     }
 }
 

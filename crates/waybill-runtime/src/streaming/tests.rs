@@ -6,6 +6,7 @@ mod exec;
 mod forward;
 mod machine;
 mod pace;
+mod spdy;
 mod tokens;
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};

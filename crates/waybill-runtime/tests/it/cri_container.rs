@@ -58,19 +58,16 @@ async fn a_container_is_created_runs_ends_and_goes() {
 }
 
 #[tokio::test]
-async fn a_program_that_cannot_start_is_told_as_such() {
+async fn a_program_that_does_not_exist_is_told_and_leaves_nothing() {
     let Some(lab) = CriLab::open().await else { return };
     let sandbox = lab.run_sandbox(lab.sandbox_config("none")).await;
-    let id = lab.create(&sandbox, container("c", &["/no/such/program"])).await;
-    let request = StartContainerRequest { container_id: id.clone() };
-    let refused = lab.runtime().await.start_container(request).await.unwrap_err();
-    assert!(refused.message().contains("no/such/program"), "{}", refused.message());
-    let status = lab.status(&id).await;
-    assert_eq!(
-        (status.state(), status.reason.as_str()),
-        (ContainerState::ContainerExited, "StartError")
-    );
-    assert_ne!(status.exit_code, 0);
+    let request = CreateContainerRequest {
+        pod_sandbox_id: sandbox.clone(),
+        config: Some(container("c", &["/no/such/program"])),
+        sandbox_config: None,
+    };
+    let refused = lab.runtime().await.create_container(request).await.unwrap_err();
+    assert!(refused.message().contains("/no/such/program"), "{}", refused.message());
     lab.remove(&sandbox).await;
     lab.close().await;
 }
@@ -153,7 +150,8 @@ fn files_with(directory: &std::path::Path, needle: &[u8]) -> Vec<String> {
         if kind.is_dir() && entry.file_name() != "rootfs" {
             found.extend(files_with(&entry.path(), needle));
         } else if kind.is_file() {
-            let content = fs::read(entry.path()).unwrap();
+            // A pinned namespace looks like a file and cannot be read.
+            let Ok(content) = fs::read(entry.path()) else { continue };
             if content.windows(needle.len()).any(|window| window == needle) {
                 found.push(entry.path().display().to_string());
             }

@@ -1,8 +1,9 @@
 //! Exec over CRI: ExecSync, and the URL of Exec with a WebSocket client behind it.
 
 use futures_util::StreamExt;
+use tokio::net::TcpStream;
 use tokio_tungstenite::{
-    connect_async,
+    client_async,
     tungstenite::{Message, client::IntoClientRequest},
 };
 use tonic::Code;
@@ -33,7 +34,9 @@ async fn output(url: &str) -> String {
     let mut request = url.replace("http://", "ws://").into_client_request().unwrap();
     let protocol = "v5.channel.k8s.io".parse().unwrap();
     request.headers_mut().insert("sec-websocket-protocol", protocol);
-    let (mut socket, _) = connect_async(request).await.unwrap();
+    let address = request.uri().authority().unwrap().to_string();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut socket, _) = client_async(request, stream).await.unwrap();
     let mut text = Vec::new();
     while let Some(Ok(message)) = socket.next().await {
         if let Message::Binary(bytes) = message

@@ -85,7 +85,7 @@ async fn a_port_of_the_sandbox_is_reached_and_others_refuse() {
     let Some(lab) = Lab::open().await else { return };
     let engine = lab.engine();
     let namespaces = engine.create_sandbox("pod", &request(&lab)).await.unwrap();
-    let serve = ["/bin/nc", "-lk", "-p", "8080", "-e", "/bin/echo", "hello"];
+    let serve = ["/bin/nc", "-ll", "-p", "8080", "-e", "/bin/echo", "hello"];
     engine.create("web", container(&lab, "web", &namespaces, &serve)).await.unwrap();
     engine.start("web").await.unwrap();
     let mut text = String::new();

@@ -97,7 +97,7 @@ impl Lab {
     /// Text of the log: streams and lines without their times.
     pub(crate) fn logged(&self, id: &str) -> Vec<String> {
         let text = fs::read_to_string(self.log(id)).unwrap();
-        text.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
+        text.split_terminator('\n').map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
     }
 
     pub(crate) fn spec(&self, id: &str, arguments: &[&str]) -> Spec {
@@ -208,7 +208,10 @@ impl Lab {
             .filter(|pid| {
                 let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
                 let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-                cwd.is_ok_and(|cwd| cwd.starts_with(&run)) || cgroup.contains(lab)
+                // What is dead and waits for the machine's first process to notice is nothing of ours.
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                let dead = stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'));
+                !dead && (cwd.is_ok_and(|cwd| cwd.starts_with(&run)) || cgroup.contains(lab))
             })
             .collect()
     }
@@ -312,7 +315,7 @@ fn make_rootfs(root: &Path) {
     let applets = [
         "sh", "sleep", "env", "true", "false", "cat", "echo", "id", "ls", "kill", "setsid", "tty",
         "pwd", "grep", "mkdir", "stty", "dd", "hostname", "test", "mount", "nc", "ps", "head",
-        "rmdir", "yes", "stat", "readlink", "umask", "seq", "tr", "wc", "usleep", "awk",
+        "rmdir", "yes", "find", "tail", "stat", "readlink", "umask", "seq", "tr", "wc", "usleep", "awk",
     ];
     for applet in applets {
         symlink("busybox", root.join("bin").join(applet)).unwrap();

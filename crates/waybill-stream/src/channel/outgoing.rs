@@ -5,6 +5,7 @@ use base64::Engine;
 use super::{CLOSE_CHANNEL, base64_text::BASE64};
 use crate::{
     protocol::Protocol,
+    spdy::{StreamId, write::data_header},
     websocket::{
         Opcode, Role,
         write::{HEADER_BYTES, header, mask_for},
@@ -58,6 +59,17 @@ impl Outgoing {
             }
             seal(&mut self.buffer, (front, end), Opcode::Binary, role)
         }
+    }
+
+    /// The frame of SPDY that holds the first `length` bytes of the space.
+    pub(crate) fn seal_spdy(&mut self, stream: StreamId, length: usize) -> &[u8] {
+        let header = data_header(stream, length, false);
+        let start = FRONT - header.len();
+        if let Some(place) = self.buffer.get_mut(start..FRONT) {
+            place.copy_from_slice(&header);
+        }
+        let end = FRONT.saturating_add(length).min(self.buffer.len());
+        self.buffer.get(start..end).unwrap_or_default()
     }
 
     fn seal_text(&mut self, role: Role, channel: u8, end: usize) -> &[u8] {

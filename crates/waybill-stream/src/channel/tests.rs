@@ -1,3 +1,5 @@
+//! What is sealed is read, and what is wrong is refused.
+
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 

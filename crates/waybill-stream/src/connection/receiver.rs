@@ -10,6 +10,7 @@ use crate::{
     channel::{ChannelEvent, ChannelReader, ProtocolError},
     command::{CommandEvent, CommandReader},
     forward::{ForwardEvent, ForwardReader},
+    spdy::read::{SpdyEvent, SpdyReader},
 };
 
 /// Finds events in bytes: what the codecs of this crate have in common.
@@ -71,6 +72,12 @@ impl<R: AsyncRead + Unpin, E: EventReader> Receiver<R, E> {
         }
     }
 
+    /// Finds other events from now on, in what was read and not understood yet and in what follows.
+    pub fn map<F>(self, other: impl FnOnce(E) -> F) -> Receiver<R, F> {
+        let Self { io, events, input, traffic } = self;
+        Receiver { io, events: other(events), input, traffic }
+    }
+
     /// Drops everything up to the peer's last word, or the end of the connection.
     pub async fn drop_rest(&mut self) {
         loop {
@@ -106,6 +113,18 @@ impl EventReader for CommandReader {
 
     fn is_close(event: &CommandEvent) -> bool {
         matches!(event, CommandEvent::Close(_))
+    }
+}
+
+impl EventReader for SpdyReader {
+    type Event = SpdyEvent;
+
+    fn next(&mut self, input: &mut BytesMut) -> Result<Option<SpdyEvent>, ProtocolError> {
+        Ok(self.next(input)?)
+    }
+
+    fn is_close(event: &SpdyEvent) -> bool {
+        *event == SpdyEvent::GoAway
     }
 }
 

@@ -113,10 +113,10 @@ impl ClientHandshake {
 }
 
 /// The comma-separated items of all headers `name`; what is not text is passed over.
-pub(crate) fn tokens<'a>(
+pub fn tokens<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
-) -> impl Iterator<Item = &'a str> {
+) -> impl Iterator<Item = &'a str> + use<'a> {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())
 }

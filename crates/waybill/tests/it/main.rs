@@ -5,3 +5,4 @@
 mod envfile;
 mod image;
 mod run;
+mod runtime;

@@ -167,7 +167,7 @@ mod tests {
             device("/dev/null", "/dev/x", "rx"),
             device("/dev/null", "", "r"),
         ] {
-            assert!(requested(&[wrong.clone()]).is_err(), "{wrong:?}");
+            assert!(requested(std::slice::from_ref(&wrong)).is_err(), "{wrong:?}");
         }
     }
 

@@ -45,8 +45,8 @@ pub(super) fn mounts(request: &Request<'_>, machine: &Machine) -> Result<Mounts>
     for mount in request.mounts {
         volumes.push(volume(mount, &sharing, machine)?);
         propagation = match (mount.propagation(), propagation) {
-            (MountPropagation::PropagationBidirectional, _) => Some("rshared"),
-            (MountPropagation::PropagationHostToContainer, None) => Some("rslave"),
+            (MountPropagation::PropagationBidirectional, _) => Some("shared"),
+            (MountPropagation::PropagationHostToContainer, None) => Some("slave"),
             (_, before) => before,
         };
     }

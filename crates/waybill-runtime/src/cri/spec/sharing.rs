@@ -10,7 +10,7 @@ use std::{
 use crate::cri::error::{CriError, Result};
 
 /// The mounts of this process, and how each passes on what is mounted below it.
-pub(super) struct Sharing(Vec<MountPoint>);
+pub(crate) struct Sharing(Vec<MountPoint>);
 
 struct MountPoint {
     path: PathBuf,
@@ -19,7 +19,7 @@ struct MountPoint {
 }
 
 impl Sharing {
-    pub(super) fn of_this_process() -> Result<Self> {
+    pub(crate) fn of_this_process() -> Result<Self> {
         let path = "/proc/self/mountinfo";
         Ok(Self::parse(&fs::read_to_string(path).map_err(CriError::io("read", path))?))
     }
@@ -46,15 +46,25 @@ impl Sharing {
         self.check(path, |point| point.receives, "a shared or slave mount")
     }
 
+    /// Whether mounts made at or below `path` could go anywhere, or come from somewhere.
+    pub(crate) fn touches(&self, path: &Path) -> bool {
+        let below = self.0.iter().filter(|point| point.path.starts_with(path));
+        self.innermost(path).into_iter().chain(below).any(|point| point.receives)
+    }
+
+    /// The mount that `path` lies on. Of two on one place the later hides the earlier.
+    fn innermost(&self, path: &Path) -> Option<&MountPoint> {
+        let above = self.0.iter().filter(|point| path.starts_with(&point.path));
+        above.max_by_key(|point| point.path.components().count())
+    }
+
     fn check(
         &self,
         path: &Path,
         is_good: impl Fn(&MountPoint) -> bool,
         wanted: &str,
     ) -> Result<()> {
-        // Of two mounts on one place the later hides the earlier.
-        let above = self.0.iter().filter(|point| path.starts_with(&point.path));
-        let point = above.max_by_key(|point| point.path.components().count());
+        let point = self.innermost(path);
         if point.is_none_or(is_good) {
             return Ok(());
         }
@@ -110,6 +120,15 @@ mod tests {
         check("/privately", true, true);
         check("/slave/a", false, true);
         check("/with space/a", false, false);
+    }
+
+    #[test]
+    fn a_path_is_touched_by_what_it_lies_on_and_what_lies_below() {
+        let touches = |path: &str| Sharing::parse(MOUNTS).touches(Path::new(path));
+        assert!(touches("/srv") && touches("/slave/a") && !touches("/private/a"));
+        let below = "1 0 8:1 / / rw - ext4 a rw\n2 1 0:2 / /a/b rw shared:1 - tmpfs tmpfs rw\n";
+        assert!(Sharing::parse(below).touches(Path::new("/a")));
+        assert!(!Sharing::parse(below).touches(Path::new("/c")));
     }
 
     #[test]

@@ -145,6 +145,7 @@ fn namespaces_are_the_sandboxes_and_mounts_its_own() {
     assert_eq!(path(LinuxNamespaceType::Uts), Path::new("/ns/uts"));
     assert_eq!(path(LinuxNamespaceType::Pid), Path::new("/ns/pid"));
     assert_eq!(namespace(&spec, LinuxNamespaceType::User), None);
+    assert_eq!(spec.hostname(), &None);
 }
 
 #[test]

@@ -7,9 +7,11 @@
 
 use std::{
     fs, io,
-    os::fd::{AsFd, OwnedFd},
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::symlink,
+    },
+    path::Path,
 };
 
 use rustix::{
@@ -17,12 +19,15 @@ use rustix::{
     thread::UnshareFlags,
 };
 
-use crate::engine::{cgroup::Cgroup, sys};
+use crate::engine::{
+    cgroup::{Cgroup, source_of},
+    sys,
+};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Leaves the machine's mount namespace for one without cgroups. With a `view`, that directory shows the
-/// container's own cgroups of the older hierarchies, as they are seen from inside.
+/// Leaves the machine's mount namespace for one without cgroups. With a `view`, that directory has a place for each older
+/// hierarchy, and what belongs there, the container's own cgroup, is mounted beside it (see [`source_of`]).
 pub(super) fn hide_cgroups(cgroup: &Cgroup, view: Option<&Path>) -> io::Result<()> {
     sys::unshare(UnshareFlags::NEWNS)?;
     // What is done below the parent must not reach the machine; everything else stays as shared as it was.
@@ -31,11 +36,10 @@ pub(super) fn hide_cgroups(cgroup: &Cgroup, view: Option<&Path>) -> io::Result<(
     }
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change(ROOT, private)?;
-    let mut shown: Vec<(PathBuf, OwnedFd)> = Vec::new();
+    let mut shown = Vec::new();
     if view.is_some() {
-        for directory in cgroup.legacy_directories() {
-            let (name, path) = directory;
-            shown.push((name, sys::clone_mount(&path, 0)?));
+        for (name, directory) in cgroup.legacy_directories() {
+            shown.push((name, sys::clone_mount(&directory, 0)?));
         }
     }
     rustix::mount::unmount(ROOT, UnmountFlags::DETACH)?;
@@ -43,26 +47,23 @@ pub(super) fn hide_cgroups(cgroup: &Cgroup, view: Option<&Path>) -> io::Result<(
     rustix::mount::mount("tmpfs", ROOT, "tmpfs", flags, c"mode=0755")?;
     let Some(view) = view else { return Ok(()) };
     fs::create_dir(view)?;
-    for (name, mount) in shown {
-        show(view, &name, &mount)?;
-    }
-    Ok(())
+    shown.iter().try_for_each(|(name, mount)| show(view, name, mount))
 }
 
 /// Mounts one hierarchy, and gives each of several controllers that share it a name of its own.
-fn show(view: &Path, name: &Path, mount: &OwnedFd) -> io::Result<()> {
-    let place = view.join(name);
-    fs::create_dir(&place)?;
+fn show(view: &Path, name: &str, mount: &OwnedFd) -> io::Result<()> {
+    let source = source_of(view, name);
+    fs::create_dir(&source)?;
     rustix::mount::move_mount(
         mount.as_fd(),
         "",
         rustix::fs::CWD,
-        &place,
+        &source,
         MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
     )?;
-    let name = name.to_string_lossy();
-    for controller in name.split(',').filter(|controller| **controller != *name) {
-        symlink(&*name, view.join(controller))?;
+    fs::create_dir(view.join(name))?;
+    for controller in name.split(',').filter(|&controller| controller != name) {
+        symlink(name, view.join(controller))?;
     }
     Ok(())
 }

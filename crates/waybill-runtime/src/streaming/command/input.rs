@@ -3,29 +3,29 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use waybill_stream::command::{CommandEvent, CommandReader};
+use waybill_stream::{command::CommandEvent, connection::EventReader};
 
 use super::{
     super::{
-        fds::Stream,
+        fds::end_of_input,
         session::{Client, End, Words, feed},
     },
     process::{Input, Stdin},
 };
 
 /// Does what the client says, until it says nothing more.
-pub(super) async fn listen(
+pub(super) async fn listen<E: EventReader<Event = CommandEvent>>(
     input: &mut Input,
-    words: &mut Words<CommandReader>,
+    words: &mut Words<E>,
     client: &Client,
     sign_of_life: Duration,
 ) -> End {
     loop {
         match words.next().await {
             Ok(CommandEvent::Stdin(payload)) => {
-                input.stdin.feed(payload.into_bytes(), client, sign_of_life).await;
+                input.feed(payload.into_bytes(), client, sign_of_life).await;
             }
-            Ok(CommandEvent::StdinEnd) => input.stdin.end(client, sign_of_life).await,
+            Ok(CommandEvent::StdinEnd) => input.end(client, sign_of_life).await,
             Ok(CommandEvent::Resize(size)) => input.resize(size),
             Ok(CommandEvent::Ping(payload)) => client.pong(payload),
             Ok(CommandEvent::Close(close)) => return End::Left(close),
@@ -37,28 +37,23 @@ pub(super) async fn listen(
     }
 }
 
-impl Stdin {
+impl Input {
     /// Writes all of `bytes`, at the process's pace.
     async fn feed(&mut self, bytes: Bytes, client: &Client, sign_of_life: Duration) {
-        let stream: &Stream = match self {
-            Self::None => return,
-            Self::Pipe(pipe) => pipe,
-            Self::Terminal(terminal) => terminal,
-        };
-        if feed(bytes, stream, client, sign_of_life).await.is_err() {
+        let Some(stdin) = &mut self.stdin else { return };
+        if feed(bytes, &mut stdin.sink, client, sign_of_life).await.is_err() {
             // The process has closed its end, as it may. What follows is dropped.
-            *self = Self::None;
+            self.stdin = None;
         }
     }
 
     /// The client has no more.
     async fn end(&mut self, client: &Client, sign_of_life: Duration) {
-        if let Self::Terminal(terminal) = self
-            && let Some(end) = terminal.end_of_input()
+        if let Some(Stdin { sink, is_terminal: true }) = &self.stdin
+            && let Some(end) = end_of_input(sink)
         {
-            let end = Bytes::copy_from_slice(&[end]);
-            self.feed(end, client, sign_of_life).await;
+            self.feed(Bytes::copy_from_slice(&[end]), client, sign_of_life).await;
         }
-        *self = Self::None;
+        self.stdin = None;
     }
 }

@@ -9,7 +9,7 @@ use waybill_stream::{channel::Outgoing, connection::SendError, outcome::Outcome}
 
 use super::{
     super::{ExitFuture, session::Client},
-    process::{Output, Source},
+    process::{Heard, Output},
 };
 
 /// Read at once; as much as a pipe holds.
@@ -61,24 +61,24 @@ pub(super) async fn watch(
     })
 }
 
-/// Sends what `source` gives, until it ends or it is `enough`.
+/// Sends what is heard, until it ends or it is `enough`.
 async fn copy(
-    source: Option<&Source>,
+    heard: Option<&Heard>,
     client: &Client,
     enough: &CancellationToken,
 ) -> Result<(), SendError> {
-    let Some(source) = source else { return Ok(()) };
+    let Some(heard) = heard else { return Ok(()) };
     let mut outgoing = Outgoing::with_capacity(CHUNK);
     let mut enough = pin!(enough.cancelled());
     loop {
         let read = tokio::select! {
             biased;
             () = &mut enough => break,
-            read = source.stream.read(outgoing.space()) => read,
+            read = heard.source.read(outgoing.space()) => read,
         };
         match read {
             Ok(0) => return Ok(()),
-            Ok(length) => source.send(&mut outgoing, length, client).await?,
+            Ok(length) => heard.send(&mut outgoing, length, client).await?,
             Err(error) => {
                 tracing::debug!(%error, "a stream of a process cannot be read");
                 return Ok(());
@@ -87,17 +87,17 @@ async fn copy(
     }
     let mut left = LEFT_OVER;
     while left > 0 {
-        let length = source.stream.read_now(outgoing.space());
+        let length = heard.source.read_now(outgoing.space());
         if length == 0 {
             break;
         }
-        source.send(&mut outgoing, length, client).await?;
+        heard.send(&mut outgoing, length, client).await?;
         left = left.saturating_sub(length);
     }
     Ok(())
 }
 
-impl Source {
+impl Heard {
     async fn send(
         &self,
         outgoing: &mut Outgoing,

@@ -1,12 +1,13 @@
 //! A running process, by the directions of its streams.
 
-use std::{io, os::fd::OwnedFd, sync::Arc};
+use std::{io, os::fd::OwnedFd};
 
+use tokio::net::unix::pipe;
 use waybill_stream::command::{STDERR, STDOUT, Streams, TerminalSize};
 
 use super::super::{
     ExitFuture, Running,
-    fds::{Stream, resize},
+    fds::{Source, resize, sink},
 };
 use crate::engine::ProcessIo;
 
@@ -19,64 +20,51 @@ pub(super) struct Process {
 
 /// What the client controls.
 pub(super) struct Input {
-    pub(super) stdin: Stdin,
-    terminal: Option<Terminal>,
+    /// Where its input goes; `None` if it was not asked for, or is closed.
+    pub(super) stdin: Option<Stdin>,
+    terminal: Option<OwnedFd>,
 }
 
 /// Where the client's input goes.
-pub(super) enum Stdin {
-    /// Nowhere: it was not asked for, or is closed.
-    None,
-    Pipe(Stream),
-    Terminal(Arc<Stream>),
+pub(super) struct Stdin {
+    pub(super) sink: pipe::Sender,
+    pub(super) is_terminal: bool,
 }
 
 /// What the client hears.
 #[derive(Default)]
 pub(super) struct Output {
-    pub(super) stdout: Option<Source>,
-    pub(super) stderr: Option<Source>,
+    pub(super) stdout: Option<Heard>,
+    pub(super) stderr: Option<Heard>,
 }
 
 /// A stream that must be read, or the process would wait for ever.
-pub(super) struct Source {
-    pub(super) stream: Arc<Stream>,
+pub(super) struct Heard {
+    pub(super) source: Source,
     /// Where it goes; `None` if the client did not ask for it.
     pub(super) channel: Option<u8>,
-}
-
-enum Terminal {
-    /// Also read and written.
-    Stream(Arc<Stream>),
-    /// Only resized.
-    Handle(OwnedFd),
 }
 
 impl Process {
     /// Takes the streams of `running` in hand.
     pub(super) fn open(running: Running, streams: Streams) -> io::Result<Self> {
-        let handle = running.terminal.map(Terminal::Handle);
         let (input, output) = match running.io {
             ProcessIo::Pipes { stdin, stdout, stderr } => {
-                let stdin = match stdin.filter(|_| streams.stdin) {
-                    Some(fd) => Stdin::Pipe(Stream::writable(fd)?),
-                    None => Stdin::None,
-                };
-                let stdout = source(stdout, streams.stdout.then_some(STDOUT))?;
-                let stderr = source(stderr, streams.stderr.then_some(STDERR))?;
-                (Input { stdin, terminal: handle }, Output { stdout, stderr })
+                let stdin = stdin.filter(|_| streams.stdin).map(|fd| Stdin::new(fd, false));
+                let stdout = stdout.map(|fd| Heard::new(fd, streams.stdout.then_some(STDOUT)));
+                let stderr = stderr.map(|fd| Heard::new(fd, streams.stderr.then_some(STDERR)));
+                (
+                    Input { stdin: stdin.transpose()?, terminal: running.terminal },
+                    Output { stdout: stdout.transpose()?, stderr: stderr.transpose()? },
+                )
             }
-            ProcessIo::Terminal(fd) => {
-                let terminal = Arc::new(Stream::terminal(fd)?);
-                let channel = streams.stdout.then_some(STDOUT);
-                let stdin = if streams.stdin {
-                    Stdin::Terminal(Arc::clone(&terminal))
-                } else {
-                    Stdin::None
-                };
-                let stdout = Source { stream: Arc::clone(&terminal), channel };
-                let terminal = Some(Terminal::Stream(terminal));
-                (Input { stdin, terminal }, Output { stdout: Some(stdout), stderr: None })
+            ProcessIo::Terminal(terminal) => {
+                let stdin = streams.stdin.then(|| Stdin::new(terminal.try_clone()?, true));
+                let stdout = Heard::new(terminal.try_clone()?, streams.stdout.then_some(STDOUT))?;
+                (
+                    Input { stdin: stdin.transpose()?, terminal: Some(terminal) },
+                    Output { stdout: Some(stdout), stderr: None },
+                )
             }
         };
         Ok(Self { input, output, exit: running.exit })
@@ -86,17 +74,22 @@ impl Process {
 impl Input {
     /// Gives the terminal a new size. Without one, there is nothing to do.
     pub(super) fn resize(&self, size: TerminalSize) {
-        let resized = match &self.terminal {
-            None => Ok(()),
-            Some(Terminal::Stream(stream)) => stream.resize(size),
-            Some(Terminal::Handle(fd)) => resize(fd, size),
-        };
-        if let Err(error) = resized {
+        if let Some(terminal) = &self.terminal
+            && let Err(error) = resize(terminal, size)
+        {
             tracing::debug!(%error, "a terminal could not be resized");
         }
     }
 }
 
-fn source(fd: Option<OwnedFd>, channel: Option<u8>) -> io::Result<Option<Source>> {
-    fd.map(|fd| Ok(Source { stream: Arc::new(Stream::readable(fd)?), channel })).transpose()
+impl Stdin {
+    fn new(fd: OwnedFd, is_terminal: bool) -> io::Result<Self> {
+        Ok(Self { sink: sink(fd)?, is_terminal })
+    }
+}
+
+impl Heard {
+    fn new(fd: OwnedFd, channel: Option<u8>) -> io::Result<Self> {
+        Ok(Self { source: Source::new(fd)?, channel })
+    }
 }

@@ -1,3 +1,5 @@
+//! The examples of the standard, its rules, and frames however they are cut.
+
 use proptest::prelude::*;
 
 use super::{super::write, *};
