@@ -33,8 +33,8 @@ fn main() {
             let ratio = imports.as_secs_f64() / tars.as_secs_f64();
             let megabytes = layer.len() / 1_000_000;
             println!(
-                "{kind}: {small} small files, {large} large ones, {megabytes} MB; import {imports:.0?}, \
-                 tar -x {tars:.0?}, ratio {ratio:.2} (medians of {rounds})"
+                "{kind}: {small} small files, {large} large ones, {megabytes} MB; import {imports:.1?}, \
+                 tar -x {tars:.1?}, ratio {ratio:.2} (medians of {rounds})"
             );
         }
     }
