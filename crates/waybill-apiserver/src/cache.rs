@@ -206,3 +206,6 @@ impl Cache {
         self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use waybill_core::id::ResourceVersion;
 
+use crate::store::kept;
+
 /// What stands at `pointer`, as `/spec/nodeName`; null if nothing does.
 pub(crate) fn at<'a>(document: &'a Value, pointer: &str) -> &'a Value {
     document.pointer(pointer).unwrap_or(&Value::Null)
@@ -76,9 +78,9 @@ pub(crate) fn with_version(mut document: Value, version: ResourceVersion) -> Val
     document
 }
 
-/// The document as it is kept for long: no more bytes than it has.
+/// The document as it is stored.
 pub(crate) fn to_bytes(document: &Value) -> Bytes {
-    Bytes::from(document.to_string().into_bytes().into_boxed_slice())
+    kept(document.to_string().as_bytes())
 }
 
 fn fields(value: &mut Value) -> &mut Map<String, Value> {

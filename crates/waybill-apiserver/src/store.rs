@@ -114,6 +114,17 @@ pub(crate) struct Change {
     pub(crate) previous: Option<Bytes>,
 }
 
+/// A copy of a value that will be kept for long, in room of one of few sizes.
+///
+/// A part of a larger buffer would keep all of it in memory. Few sizes let an object that grew a
+/// little fit into what another one left.
+pub(crate) fn kept(value: &[u8]) -> Bytes {
+    let step = (value.len() / 16).next_power_of_two();
+    let mut bytes = Vec::with_capacity(value.len().next_multiple_of(step));
+    bytes.extend_from_slice(value);
+    bytes.into()
+}
+
 /// Why the store cannot answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -229,6 +240,17 @@ impl fmt::Debug for Length {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kept_values_have_little_room_to_spare() {
+        for length in [1, 15, 16, 17, 900, 4_290, 4_480, 1 << 20] {
+            let value = vec![b'x'; length];
+            let bytes = kept(&value);
+            assert_eq!(bytes, value);
+            let room = bytes.try_into_mut().unwrap().capacity();
+            assert!(room <= length + length / 8 + 1, "{length}: {room}");
+        }
+    }
 
     #[test]
     fn debug_output_never_shows_a_value() {

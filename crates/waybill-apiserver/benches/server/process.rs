@@ -57,16 +57,26 @@ impl Process {
         Ok(kibibytes.ok_or("no VmRSS")?.parse::<f64>()? * 1024.0 / 1e6)
     }
 
-    /// How long it has used the processor, over all its threads.
+    /// How long it has used the processor.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        let mut nanoseconds = 0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            let first = text.split_whitespace().next().unwrap_or("0");
-            nanoseconds += first.parse::<u64>()?;
-        }
-        Ok(Duration::from_nanos(nanoseconds))
+        processor_time(self.child.id())
     }
+}
+
+/// How long we, the clients, have used the processor.
+pub(crate) fn own_processor_time() -> Result<Duration> {
+    processor_time(std::process::id())
+}
+
+/// Over all threads of a process.
+fn processor_time(process: u32) -> Result<Duration> {
+    let mut nanoseconds = 0;
+    for task in fs::read_dir(format!("/proc/{process}/task"))? {
+        let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        let first = text.split_whitespace().next().unwrap_or("0");
+        nanoseconds += first.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(nanoseconds))
 }
 
 impl Drop for Process {

@@ -12,7 +12,7 @@ use crate::{
     Result,
     baseline::{self, Call, Etcd},
     client::{Caller, Connection, Load, load, percentile, request},
-    process::Process,
+    process::{Process, own_processor_time},
 };
 
 /// About how large the objects are.
@@ -169,7 +169,8 @@ async fn fan_out(
         readers.spawn(follow(connection, size.changes, Arc::clone(&read)));
     }
     let mut writer = Connection::open(process).await?;
-    let (mut sent, before) = (Vec::new(), process.processor_time()?);
+    let mut sent = Vec::new();
+    let (before, own_before) = (process.processor_time()?, own_processor_time()?);
     for number in 0..size.changes {
         // Everyone has read what came before and waits.
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -178,16 +179,33 @@ async fn fan_out(
         read.acquire_many(count).await?.forget();
     }
     let used = process.processor_time()?.saturating_sub(before);
-    println!("{:<46} {:>9.1} MB", format!("{what}: memory"), process.resident()?);
-    let mut times = Vec::new();
+    let own = own_processor_time()?.saturating_sub(own_before);
+    let resident = process.resident()?;
+    let mut read_by = Vec::new();
     while let Some(reader) = readers.join_next().await {
-        let (read, _) = reader??;
-        times.extend(read.iter().zip(&sent).map(|(read, sent)| *read - *sent));
+        let (read, _connection) = reader??;
+        read_by.push(read);
+    }
+    // Since the change was sent, and since the first of all readers had it.
+    let (mut times, mut since_first) = (Vec::new(), Vec::new());
+    for (number, sent) in sent.iter().enumerate() {
+        let read: Vec<Instant> =
+            read_by.iter().filter_map(|read| read.get(number).copied()).collect();
+        let first = read.iter().min().copied().unwrap_or(*sent);
+        times.extend(read.iter().map(|read| *read - *sent));
+        since_first.extend(read.iter().map(|read| *read - first));
     }
     times.sort_unstable();
+    since_first.sort_unstable();
     let (half, most) = (percentile(&times, 50), percentile(&times, 99));
-    let each = used / u32::try_from(times.len())?.max(1);
-    println!("{what:<46} {:>12} {half:>10.1?} {most:>10.1?} {each:>8.1?} each", "");
+    let (half_later, most_later) = (percentile(&since_first, 50), percentile(&since_first, 99));
+    let events = u32::try_from(times.len())?.max(1);
+    let (used, own) = (used / events, own / events);
+    println!("{what:<46} {:>12} {half:>10.1?} {most:>10.1?} {used:>8.1?} each", "");
+    let (later, clients) = ("  after the first of them has it", "  processor time of the clients");
+    println!("{later:<46} {:>12} {half_later:>10.1?} {most_later:>10.1?}", "");
+    println!("{clients:<46} {:>12} {:>10} {:>10} {own:>8.1?} each", "", "", "");
+    println!("{:<46} {resident:>9.1} MB", "  memory of the server");
     Ok(())
 }
 

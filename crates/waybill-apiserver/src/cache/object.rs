@@ -4,8 +4,6 @@
 //! once the write is. So the bytes are held once, shared with the store, and the version is put in
 //! when they are copied into an answer.
 
-use std::{fmt::Write, num::NonZeroUsize};
-
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
@@ -15,9 +13,6 @@ use crate::{
     document::{metadata, to_bytes, with_version},
     selector::supported::SelectableFields,
 };
-
-/// More than the version takes with its name and quotes.
-const VERSION_ROOM: usize = 48;
 
 /// Namespace and name; objects without a namespace have an empty one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,8 +38,9 @@ pub(crate) struct CachedObject {
     pub(crate) key: ObjectKey,
     pub(crate) revision: ResourceVersion,
     stored: Bytes,
-    /// Where the version goes into `stored`; `None` if it is there already.
-    version_at: Option<NonZeroUsize>,
+    /// What is put into `stored` at `version_at`; empty if the version is there already.
+    version: Box<str>,
+    version_at: usize,
     labels: Box<[(Box<str>, Box<str>)]>,
     /// What field selectors of this resource can ask for, beyond name and namespace.
     fields: SelectableFields,
@@ -60,55 +56,48 @@ impl CachedObject {
         let document: Value = serde_json::from_slice(&stored)?;
         let (key, labels) = (key_of(&document), labels_of(&document));
         let fields = SelectableFields::read(plural, &document);
-        let version_at = version_at(&stored, &document);
-        let stored = match version_at {
-            Some(_) => stored,
+        let (stored, version, version_at) = match version_at(&stored, &document) {
+            Some(at) => (stored, member(revision), at),
             // Not as we write it: by another program, or by an older version of this one.
-            None => to_bytes(&with_version(document, revision)),
+            None => (to_bytes(&with_version(document, revision)), "".into(), 0),
         };
-        Ok(Self { key, revision, stored, version_at, labels, fields })
+        Ok(Self { key, revision, stored, version, version_at, labels, fields })
     }
 
     /// The same object at another revision.
     pub(super) fn at(&self, revision: ResourceVersion) -> Self {
-        let mut object = Self { revision, ..self.clone() };
-        if self.version_at.is_none() {
-            object.stored = to_bytes(&with_version(self.document(), revision));
-        }
-        object
+        let (stored, version) = if self.version.is_empty() {
+            (to_bytes(&with_version(self.document(), revision)), "".into())
+        } else {
+            (self.stored.clone(), member(revision))
+        };
+        Self { revision, stored, version, ..self.clone() }
     }
 
     /// The whole document with its `resourceVersion`, as clients get it.
     pub(crate) fn json(&self) -> Bytes {
-        let mut json = BytesMut::with_capacity(self.json_room());
+        let mut json = BytesMut::with_capacity(self.json_len());
         self.put_json(&mut json);
         json.freeze()
     }
 
     /// Appends what [`Self::json`] returns.
     pub(crate) fn put_json(&self, to: &mut BytesMut) {
-        let at = self.version_at.map_or(0, NonZeroUsize::get);
-        let (before, after) = self.stored.split_at_checked(at).unwrap_or_default();
+        let (before, after) = self.stored.split_at_checked(self.version_at).unwrap_or_default();
         to.put_slice(before);
-        if self.version_at.is_some() {
-            // Memory takes any text.
-            let _ = write!(to, "\"resourceVersion\":\"{}\",", self.revision);
-        }
+        to.put_slice(self.version.as_bytes());
         to.put_slice(after);
     }
 
-    /// At least as many bytes as [`Self::json`] has.
-    pub(crate) fn json_room(&self) -> usize {
-        self.stored.len() + VERSION_ROOM
+    /// How many bytes [`Self::json`] has.
+    pub(crate) fn json_len(&self) -> usize {
+        self.stored.len() + self.version.len()
     }
 
     /// The document, to be changed.
     pub(crate) fn document(&self) -> Value {
         let document: Value = serde_json::from_slice(&self.stored).unwrap_or_default();
-        match self.version_at {
-            Some(_) => with_version(document, self.revision),
-            None => document,
-        }
+        if self.version.is_empty() { document } else { with_version(document, self.revision) }
     }
 
     /// The value of a label.
@@ -146,8 +135,13 @@ fn labels_of(document: &Value) -> Box<[(Box<str>, Box<str>)]> {
     labels.into_iter().flatten().map(|(key, value)| (key.as_str().into(), text(value))).collect()
 }
 
+/// The version as the first of several members of `metadata`.
+fn member(revision: ResourceVersion) -> Box<str> {
+    format!("\"resourceVersion\":\"{revision}\",").into()
+}
+
 /// Where the first member of `metadata` begins in `stored`, if a version can be put before it.
-fn version_at(stored: &[u8], document: &Value) -> Option<NonZeroUsize> {
+fn version_at(stored: &[u8], document: &Value) -> Option<usize> {
     #[derive(Deserialize)]
     struct Parts<'a> {
         #[serde(borrow)]
@@ -160,7 +154,7 @@ fn version_at(stored: &[u8], document: &Value) -> Option<NonZeroUsize> {
     let parts: Parts<'_> = serde_json::from_slice(stored).ok()?;
     // The text is a part of `stored`, and its first byte is the brace.
     let offset = parts.metadata.get().as_ptr().addr().checked_sub(stored.as_ptr().addr())?;
-    NonZeroUsize::new(offset + 1)
+    Some(offset + 1)
 }
 
 #[cfg(test)]
@@ -174,7 +168,7 @@ mod tests {
         let bytes = Bytes::from(stored.to_owned());
         let object = CachedObject::new("pods", bytes.clone(), 7.into()).unwrap();
         assert_eq!(object.json(), shown);
-        assert!(object.json().len() <= object.json_room());
+        assert_eq!(object.json().len(), object.json_len());
         assert_eq!(object.document(), serde_json::from_str::<Value>(shown).unwrap());
         assert_eq!(object.stored.as_ptr() == bytes.as_ptr(), held_once, "{stored}");
         let later = object.at(12.into());

@@ -112,7 +112,7 @@ pub(crate) fn event_line(kind: ChangeKind, object: &[u8]) -> Bytes {
 
 /// The same of an object as it is stored.
 pub(crate) fn object_line(kind: ChangeKind, object: &CachedObject) -> Bytes {
-    line(kind, object.json_room(), |line| object.put_json(line))
+    line(kind, object.json_len(), |line| object.put_json(line))
 }
 
 fn line(kind: ChangeKind, room: usize, put_object: impl FnOnce(&mut BytesMut)) -> Bytes {

@@ -62,7 +62,7 @@ pub(super) fn plain_list(
         resource.kind,
         resource.api_version()
     );
-    let size: usize = page.objects.iter().map(|object| object.json_room() + 1).sum();
+    let size: usize = page.objects.iter().map(|object| object.json_len() + 1).sum();
     let mut body = BytesMut::with_capacity(head.len() + size + 2);
     body.put_slice(head.as_bytes());
     for (position, object) in page.objects.iter().enumerate() {

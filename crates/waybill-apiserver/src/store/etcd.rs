@@ -35,6 +35,7 @@ use self::{
 use super::{
     Event, Expected, Snapshot, Store, StoreError, Stored, WatchError, Write, WriteError,
     history::{History, Limits},
+    kept,
 };
 
 /// How many objects a page of a list has at first; it has fewer if they are large.
@@ -198,7 +199,7 @@ impl Etcd {
     fn stored(&self, kv: &KeyValue) -> Result<Stored, StoreError> {
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&*self.prefix));
         let key = key.ok_or(StoreError::Answer { call: "range" })?.to_owned();
-        Ok(Stored { key, value: own(&kv.value), revision: revision_of(kv.mod_revision) })
+        Ok(Stored { key, value: kept(&kv.value), revision: revision_of(kv.mod_revision) })
     }
 }
 
@@ -270,12 +271,6 @@ fn transaction(key: Bytes, write: Write) -> TxnRequest {
 }
 
 /// etcd counts from 1 and never below.
-/// A copy of its own. What etcd sends is a part of a whole answer, which would stay in memory for as
-/// long as one object of it lives.
-fn own(value: &Bytes) -> Bytes {
-    Bytes::copy_from_slice(value)
-}
-
 fn revision_of(revision: i64) -> ResourceVersion {
     u64::try_from(revision).unwrap_or(0).into()
 }

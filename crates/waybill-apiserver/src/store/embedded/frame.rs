@@ -13,6 +13,8 @@
 use bytes::Bytes;
 use waybill_core::id::ResourceVersion;
 
+use crate::store::kept;
+
 /// The size of everything before the payload.
 pub(super) const HEADER: usize = 24;
 
@@ -215,9 +217,8 @@ fn decode_record(bytes: &[u8]) -> Option<(Record, &[u8])> {
     let record = Record {
         key: str::from_utf8(key).ok()?.into(),
         revision: u64::from_le_bytes(*revision).into(),
-        // A slice of the payload would keep all of it in memory for as long as one object lives.
         value: match *operation {
-            PUT => Some(Bytes::copy_from_slice(value)),
+            PUT => Some(kept(value)),
             DELETE => None,
             _ => return None,
         },

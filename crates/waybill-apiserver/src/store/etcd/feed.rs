@@ -14,9 +14,9 @@ use waybill_core::{chain::Chain, id::ResourceVersion};
 use super::{
     client::{CallError, Client, range_of},
     message::{EventType, KeyEvent, ResponseHeader, WatchCreateRequest, WatchResponse},
-    newest_revision, own, revision_of,
+    newest_revision, revision_of,
 };
-use crate::store::{Change, StoreError, history::History};
+use crate::store::{Change, StoreError, history::History, kept};
 
 /// The pause after the first failure in a row; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(100);
@@ -152,12 +152,12 @@ fn change(
         return None;
     }
     let key = str::from_utf8(&kv.key).ok()?.strip_prefix(prefix)?.to_owned();
-    let previous = event.prev_kv.map(|kv| own(&kv.value));
+    let previous = event.prev_kv.map(|kv| kept(&kv.value));
     // The first write after a creation has version 1 and nothing before it.
     if previous.is_none() && (deleted || kv.version > 1) {
         return Some(Err(Incomplete));
     }
-    let value = (!deleted).then(|| own(&kv.value));
+    let value = (!deleted).then(|| kept(&kv.value));
     Some(Ok(Change { key, revision, value, previous }))
 }
 
