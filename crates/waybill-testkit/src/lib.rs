@@ -9,6 +9,7 @@
 
 pub mod apiserver;
 pub mod conformance;
+pub mod containerd;
 pub mod etcd;
 pub mod program;
 pub mod skip;

@@ -29,6 +29,22 @@ pub const ETCD: Program = Program {
     cached: "etcd/usr/bin/etcd",
 };
 
+/// The stock container runtime; its `ctr` stands beside it.
+pub const CONTAINERD: Program = Program {
+    name: "containerd",
+    command: None,
+    variable: "WAYBILL_CONTAINERD",
+    cached: "containerd/usr/bin/containerd",
+};
+
+/// What stock containerd makes containers with.
+pub const RUNC: Program = Program {
+    name: "runc",
+    command: Some("runc"),
+    variable: "WAYBILL_RUNC",
+    cached: "runc/usr/sbin/runc",
+};
+
 /// Kubernetes' own client.
 pub const KUBECTL: Program = Program {
     name: "kubectl",

@@ -55,7 +55,7 @@ async fn what_was_left_half_done_is_cleared_away() {
     let mut runtime = lab.runtime().await;
     let sandboxes = runtime.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
     let sandboxes: Vec<_> = sandboxes.into_inner().items.into_iter().map(|it| it.id).collect();
-    assert_eq!(sandboxes, [sandbox.clone()]);
+    assert_eq!(sandboxes, std::slice::from_ref(&sandbox));
     let containers = runtime.list_containers(ListContainersRequest::default()).await.unwrap();
     let containers: Vec<_> =
         containers.into_inner().containers.into_iter().map(|it| it.id).collect();

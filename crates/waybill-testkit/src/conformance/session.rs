@@ -66,7 +66,6 @@ async fn connect(url: &str) -> Result<(Upgraded, Protocol), String> {
     Ok((hyper::upgrade::on(response).await.map_err(told)?, protocol))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "handed to map_err")]
 fn told(error: impl std::error::Error + 'static) -> String {
     Chain(&error).to_string()
 }

@@ -11,14 +11,14 @@ use waybill_runtime::image::build::ImageBuilder;
 use crate::run::{Dir, Ran};
 
 /// A runtime with directories of its own. Stopped, and its tmpfs unmounted, on drop.
-struct Runtime {
-    directory: Dir,
+pub(crate) struct Runtime {
+    pub(crate) directory: Dir,
     child: Child,
 }
 
 impl Runtime {
     /// `None`, with a word on standard error, if this machine cannot run one.
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         if !is_root() {
             eprintln!("SKIPPED: only root may run a container runtime");
             return None;
@@ -46,7 +46,7 @@ impl Runtime {
         self.image_with_input(arguments, b"")
     }
 
-    fn image_with_input(&self, arguments: &[&str], input: &[u8]) -> Ran {
+    pub(crate) fn image_with_input(&self, arguments: &[&str], input: &[u8]) -> Ran {
         let socket = self.directory.path("socket");
         let all = [&["image", "--runtime", socket.to_str().expect("UTF-8")], arguments].concat();
         self.directory.run_with_input(&all, input)
@@ -61,7 +61,7 @@ impl Drop for Runtime {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
     status.lines().any(|line| line.starts_with("Uid:\t0\t0"))
 }

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod conformance;
 mod envfile;
 mod etcd;
 mod image;
