@@ -1,7 +1,7 @@
 //! The chores of this repository, as `cargo xtask <command>`.
 //!
 //! A chore is here when it is more than one cargo call, or when it checks a rule of the house that
-//! no compiler knows. It relies on cargo and git, and it never changes a tracked file.
+//! no compiler knows. It relies on cargo and git, and only `gen` changes a tracked file.
 
 #![expect(
     clippy::print_stdout,
@@ -9,9 +9,11 @@
     reason = "a developer tool talks to the terminal; no part of the product calls it"
 )]
 
+mod crash;
 mod deps;
 mod difftest;
 mod fuzz;
+mod generate;
 mod machine;
 mod markdown;
 mod metadata;
@@ -41,9 +43,11 @@ fn main() -> ExitCode {
 fn run(chore: &Chore) -> Result<()> {
     let repository = Repository::here()?;
     match chore {
+        Chore::Crash(args) => crash::run(&repository, args),
         Chore::Deps => deps::run(&repository),
         Chore::Difftest(args) => difftest::run(&repository, args),
         Chore::Fuzz(args) => fuzz::run(&repository, args),
+        Chore::Gen => generate::run(&repository),
         Chore::Test(args) => test::run(&repository, args),
         Chore::Tidy => tidy::run(&repository),
     }
@@ -61,6 +65,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Kill the API server under load, again and again, on the embedded store and on etcd
+    ///
+    /// After each kill a new server must have every write that was acknowledged, versions must not
+    /// go back, and watches must go on or say that they cannot. The test command does five rounds.
+    Crash(crash::Args),
     /// Compare the dependencies between our crates with the table in ARCHITECTURE.md
     ///
     /// The table under `## Crates` says which crate may depend on which. An edge that it does not
@@ -80,6 +89,10 @@ enum Chore {
     /// Runs the targets in fuzz/fuzz_targets one after the other and goes on after a crash. Needs
     /// the nightly toolchain and cargo-fuzz, and says how to get them.
     Fuzz(fuzz::Args),
+    /// Write the gRPC code of waybill-proto anew from its proto files
+    ///
+    /// Commit what it writes. `cargo xtask tidy` fails as long as the two differ.
+    Gen,
     /// Run every check and test that this machine can run; CI runs this and nothing else
     ///
     /// The checks come in tiers. A failed tier does not stop the next one; the table at the end

@@ -1,8 +1,9 @@
 //! `cargo xtask test`: every check and test that this machine can run, tier by tier.
 
-mod packages;
 mod report;
+mod skipped;
 mod tier;
+mod tools;
 
 use std::time::Instant;
 
@@ -10,7 +11,9 @@ use anyhow::{Result, bail};
 
 use self::{
     report::{Outcome, Row},
+    skipped::Skipped,
     tier::{Tier, Verdict},
+    tools::Tools,
 };
 use crate::repository::Repository;
 
@@ -35,13 +38,15 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<()> {
         return Ok(());
     }
     let tiers = chosen(args);
-    packages::unpack(&tiers);
-    let notes = packages::prepare(&tiers);
-    let rows: Vec<_> = tiers.iter().map(|&tier| row(repository, tier)).collect();
+    let machine = Machine { tools: tools::prepare(&tiers), skipped: Skipped::none()? };
+    let rows: Vec<_> = tiers.iter().map(|&tier| row(repository, tier, &machine)).collect();
 
     println!("\n{}", report::table(&rows));
-    for note in notes {
+    for note in &machine.tools.missing {
         println!("note: {note}");
+    }
+    for skipped in &machine.skipped.counts() {
+        println!("note: {}", skipped::line(skipped));
     }
     // One of the plain forms that CI systems read as the result of a test run.
     println!("{}", report::closing_line(&rows));
@@ -51,6 +56,12 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<()> {
         bail!("failed: {all}; run one again with `cargo xtask test --tier {first}`");
     }
     Ok(())
+}
+
+/// What the tests find here, and what they do not.
+struct Machine {
+    tools: Tools,
+    skipped: Skipped,
 }
 
 /// The tiers to run, in their order, whatever the order of the flags.
@@ -63,10 +74,10 @@ fn chosen(args: &Args) -> Vec<Tier> {
     Tier::ALL.iter().copied().filter(wanted).collect()
 }
 
-fn row(repository: &Repository, tier: Tier) -> Row {
+fn row(repository: &Repository, tier: Tier, machine: &Machine) -> Row {
     println!("\n==> {}", tier.describe());
     let start = Instant::now();
-    let outcome = match tier.run(repository) {
+    let outcome = match tier.run(repository, machine) {
         Ok(Verdict::Ran) => Outcome::Ran,
         Ok(Verdict::Skipped(missing)) => Outcome::Skipped(missing),
         Err(error) => {

@@ -14,6 +14,7 @@ use std::fmt;
 use anyhow::{Result, bail};
 
 use crate::{
+    generate,
     markdown::ARCHITECTURE,
     repository::{Repository, TextFile},
 };
@@ -23,6 +24,7 @@ pub(crate) fn run(repository: &Repository) -> Result<()> {
     let mut violations: Vec<_> = files.iter().flat_map(file_violations).collect();
     violations.extend(links::violations(&files));
     violations.extend(exposed::violations(&repository.read(ARCHITECTURE)?, &files)?);
+    violations.extend(stale_code(repository)?);
 
     for violation in &violations {
         println!("{violation}");
@@ -32,6 +34,17 @@ pub(crate) fn run(repository: &Repository) -> Result<()> {
     }
     println!("tidy: {} files, nothing to mend", files.len());
     Ok(())
+}
+
+/// Generated files that are not what their sources say.
+fn stale_code(repository: &Repository) -> Result<Vec<Violation>> {
+    let stale = generate::stale(repository)?.into_iter().map(|path| Violation {
+        path,
+        line: 1,
+        rule: "generated",
+        advice: "run `cargo xtask gen` and commit what it writes".into(),
+    });
+    Ok(stale.collect())
 }
 
 /// What the rules that look at one file alone say about it.

@@ -10,4 +10,5 @@ pub mod gates;
 pub mod names;
 pub mod pod;
 pub mod provider_class;
+pub mod quantity;
 pub mod status;

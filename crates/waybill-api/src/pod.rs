@@ -5,7 +5,6 @@
 //! judges the view under the [`EnvRules`] that were chosen once for the whole object.
 
 mod disabled;
-mod divisor;
 mod embed;
 mod env;
 mod json;
@@ -24,7 +23,6 @@ use serde_json::Value;
 use self::json::{list, object_from, or_default};
 pub use self::{
     disabled::drop_disabled_fields,
-    divisor::{Divisor, DivisorError},
     embed::{pod_spec_path, pod_spec_pointer},
     env::{
         CsiSecretSelector, EnvFromSource, EnvSource, EnvVar, EnvVarSource, FileKeySelector,
@@ -213,7 +211,7 @@ mod tests {
         assert_eq!(app.env[0].value.expose(), "x");
         let source = |position: usize| app.env[position].value_from.clone().unwrap();
         assert_eq!(source(1).field_ref.unwrap().api_version, "v1");
-        assert_eq!(source(2).resource_field_ref.unwrap().divisor, Divisor::Unit("1m"));
+        assert_eq!(source(2).resource_field_ref.unwrap().divisor.to_string(), "1m");
         assert!(source(3).config_map_key_ref.unwrap().optional);
         assert!(!source(4).secret_key_ref.unwrap().optional);
         assert_eq!(source(5).file_key_ref.unwrap().volume_name, "v");
@@ -256,7 +254,7 @@ mod tests {
         }}));
         let source = view(&nulls).containers[0].env[0].value_from.clone().unwrap();
         assert_eq!(source.field_ref, Some(ObjectFieldSelector::default()));
-        assert_eq!(source.resource_field_ref.unwrap().divisor, Divisor::Unset);
+        assert!(source.resource_field_ref.unwrap().divisor.is_zero());
         assert!(source.csi_secret_ref.unwrap().parameters["a"].is_empty());
         assert_eq!(source.secret_key_ref, None);
     }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
+use waybill_core::id::ResourceVersion;
 
 use crate::field::FieldError;
 
@@ -16,8 +17,12 @@ pub struct Status(Box<Body>);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {
+    // Stream servers send a Status without these three, and without a code.
+    #[serde(default)]
     api_version: String,
+    #[serde(default)]
     kind: String,
+    #[serde(default)]
     metadata: Metadata,
     status: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -26,8 +31,15 @@ struct Body {
     reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     details: Option<StatusDetails>,
+    #[serde(default, skip_serializing_if = "is_zero")]
     code: u16,
 }
+
+const SUCCESS: &str = "Success";
+
+/// The reason and the cause with which stream servers tell an exit code.
+const NON_ZERO_EXIT_CODE: &str = "NonZeroExitCode";
+const EXIT_CODE: &str = "ExitCode";
 
 /// What the failure was about, and every single cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,8 +69,10 @@ pub struct StatusDetails {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusCause {
     /// Machine-readable kind of fault, such as `FieldValueInvalid`.
+    #[serde(default)]
     pub reason: String,
     /// The fault in words.
+    #[serde(default)]
     pub message: String,
     /// Path of the field.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -131,8 +145,28 @@ impl Status {
     /// 200: done, and there is no object to show.
     pub fn success(details: StatusDetails) -> Self {
         let mut status = Self::failure(200, "", String::new(), Some(details));
-        status.0.status = "Success".to_owned();
+        status.0.status = SUCCESS.to_owned();
         status
+    }
+
+    /// The command of an exec session ended well. Like [`Self::command_exited`] it ends a stream, not
+    /// a request, and so it has no HTTP status code.
+    pub fn command_succeeded() -> Self {
+        let mut status = Self::failure(0, "", String::new(), None);
+        status.0.status = SUCCESS.to_owned();
+        status
+    }
+
+    /// The command of an exec session ended with this code, which is not 0.
+    pub fn command_exited(code: i32) -> Self {
+        let message = format!("command terminated with non-zero exit code: {code}");
+        let cause = StatusCause {
+            reason: EXIT_CODE.to_owned(),
+            message: code.to_string(),
+            field: String::new(),
+        };
+        let details = StatusDetails { causes: vec![cause], ..StatusDetails::default() };
+        Self::failure(0, NON_ZERO_EXIT_CODE, message, Some(details))
     }
 
     /// 400: the request could not be decoded.
@@ -238,6 +272,31 @@ impl Status {
         Self::failure(504, "Timeout", format!("Timeout: {}", message.into()), Some(details))
     }
 
+    /// 504: the client has seen a state of the store that did not get here in time.
+    pub fn too_large_version(wanted: ResourceVersion, current: ResourceVersion) -> Self {
+        let message = format!("Too large resource version: {wanted}, current: {current}");
+        let mut status = Self::timeout(message);
+        if let Some(details) = &mut status.0.details {
+            details.causes.push(StatusCause {
+                reason: "ResourceVersionTooLarge".to_owned(),
+                message: "Too large resource version".to_owned(),
+                field: String::new(),
+            });
+        }
+        status
+    }
+
+    /// Whether it tells of a success.
+    pub fn is_success(&self) -> bool {
+        self.0.status == SUCCESS
+    }
+
+    /// The exit code, if it says that a command ended with one other than 0.
+    pub fn exit_code(&self) -> Option<i32> {
+        let causes = &self.details().filter(|_| self.reason() == NON_ZERO_EXIT_CODE)?.causes;
+        causes.iter().find(|cause| cause.reason == EXIT_CODE)?.message.parse().ok()
+    }
+
     /// The HTTP status code.
     pub fn code(&self) -> u16 {
         self.0.code
@@ -282,8 +341,8 @@ impl From<&FieldError> for StatusCause {
     }
 }
 
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_zero<N: PartialEq + From<u8>>(number: &N) -> bool {
+    *number == N::from(0)
 }
 
 /// One error stands alone; several stand in brackets, and equal ones once, as upstream prints them.
@@ -356,5 +415,25 @@ mod tests {
             "ProviderClass.storage.k8s.io \"c\" is invalid: spec.driver: Required value"
         );
         assert_eq!(status.details().unwrap().causes.len(), 2);
+    }
+
+    #[test]
+    fn exit_codes_travel_as_a_cause() {
+        let status = Status::command_exited(7);
+        assert_eq!(status.exit_code(), Some(7));
+        let text = r#"{"metadata":{},"status":"Failure","reason":"NonZeroExitCode",
+            "details":{"causes":[{"reason":"ExitCode","message":"137"}]}}"#;
+        let from_others: Status = serde_json::from_str(text).unwrap();
+        assert_eq!(from_others.exit_code(), Some(137));
+        assert!(!from_others.is_success());
+
+        let success = Status::command_succeeded();
+        assert!(success.is_success());
+        assert_eq!(success.exit_code(), None);
+        assert_eq!(
+            serde_json::to_value(success).unwrap(),
+            json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success"})
+        );
+        assert_eq!(Status::internal("broken").exit_code(), None);
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 use waybill_api::{gates::FeatureGates, status::Status};
 use waybill_core::chain::Chain;
+use waybill_stream::long_target;
 
 pub(crate) use self::nonresource::open_api;
 use crate::{
@@ -23,14 +24,14 @@ use crate::{
     authz::{Authorizer, FieldTerm, forbidden},
     http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
     metrics::Metrics,
-    proxy::{NodeProxy, ProxyAnswer, long_target, splice::StreamEnd},
+    proxy::{NodeProxy, ProxyAnswer, splice::StreamEnd},
     query::Query,
-    read::{Reader, View, WatchOptions, watch_lines},
+    read::{self, Reader, View, WatchOptions, watch_lines},
     request::{Action, Target, User},
     rest::{Clock, Rest},
     route::{ResourceRoute, Route},
     schema::OpenApi,
-    selector::field::{FieldOperator, FieldSelector},
+    selector::field::FieldSelector,
 };
 
 /// Everything a request needs.
@@ -195,12 +196,7 @@ impl Api {
 
     fn authorize(&self, user: &User, action: &Action, query: &Query) -> Result<(), Status> {
         let selector = FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default();
-        let terms: Vec<FieldTerm<'_>> = selector
-            .requirements()
-            .iter()
-            .filter(|term| term.operator == FieldOperator::Equals)
-            .map(|term| FieldTerm { field: &term.field, value: &term.value })
-            .collect();
+        let terms = FieldTerm::all_of(&selector);
         let decision = self.authorizer.authorize(user, action, &terms);
         if decision.is_allowed() {
             return Ok(());
@@ -274,20 +270,22 @@ impl Api {
         match verb {
             "get" => {
                 let view = view(&context)?;
+                self.reader.wait_for(read::From::parse_get(context.query)?).await?;
                 let object = self.reader.get(route)?;
                 Ok(Answer::json(http::StatusCode::OK, view.object(route.resource, &object, now)))
             }
             "list" => {
                 let view = view(&context)?;
-                let body = self.reader.list(route, context.query, &view, now)?;
+                let reader = &self.reader;
+                let body = reader.list(context.user, route, context.query, &view, now).await?;
                 Ok(Answer::json(http::StatusCode::OK, body))
             }
             "watch" => {
                 let options = WatchOptions::parse(route, context.query)?;
                 let clock = Arc::clone(&self.clock);
-                let lines =
-                    watch_lines(&self.reader, route.resource, options, view(&context)?, clock)?;
-                Ok(Answer::stream(lines))
+                let view = view(&context)?;
+                let lines = watch_lines(&self.reader, route.resource, options, view, clock);
+                Ok(Answer::stream(lines.await?))
             }
             // Boxed, as are the others that do much: reads would carry the room for them around.
             _ => Box::pin(self.write(route, verb, context, request)).await,

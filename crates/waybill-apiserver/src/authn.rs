@@ -5,7 +5,7 @@
 //! make a request anonymous. No token appears in any error, log line or `Debug` output.
 
 mod anonymous;
-mod bearer;
+pub(crate) mod bearer;
 mod cache;
 pub(crate) mod certificate;
 mod digest;

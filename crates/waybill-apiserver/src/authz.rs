@@ -11,7 +11,6 @@ mod cluster_roles;
 pub(crate) mod covers;
 pub(crate) mod escalation;
 pub(crate) mod forbidden;
-mod labels;
 pub(crate) mod node;
 pub(crate) mod objects;
 pub(crate) mod policy;
@@ -26,10 +25,16 @@ mod fixtures;
 use std::fmt;
 
 use self::{bindings::Grant, node::graph::NodeGraph, rbac::RbacIndex};
-use crate::request::{Action, User};
+use crate::{
+    request::{Action, User},
+    selector::field::{FieldOperator, FieldSelector},
+};
 
 /// The group whose members may do everything; no role can take it from them.
 pub(crate) const MASTERS_GROUP: &str = "system:masters";
+
+/// The group of API servers towards nodes.
+pub(crate) const NODE_CLIENTS_GROUP: &str = "waybill:node-clients";
 
 /// Decides over every request.
 #[derive(Debug, Default)]
@@ -85,6 +90,17 @@ fn is_master(user: &User) -> bool {
 pub(crate) struct FieldTerm<'a> {
     pub(crate) field: &'a str,
     pub(crate) value: &'a str,
+}
+
+impl<'a> FieldTerm<'a> {
+    /// All of `selector` that counts.
+    pub(crate) fn all_of(selector: &'a FieldSelector) -> Vec<Self> {
+        let requirements = selector.requirements().iter();
+        requirements
+            .filter(|term| term.operator == FieldOperator::Equals)
+            .map(|term| Self { field: &term.field, value: &term.value })
+            .collect()
+    }
 }
 
 /// The answer of an authorizer.

@@ -1,8 +1,7 @@
 //! The watch cache of one resource: reads come from here, never from the store.
 //!
-//! The feed applies every change of the store in order. Objects are kept as the bytes that clients
-//! get, so a GET copies a pointer and a LIST concatenates; labels and selectable fields stand beside
-//! them. Recent changes are kept so that a watch can start in the past; further back it must list
+//! The feed applies every change of the store in order. Objects are kept as the bytes of the store, so
+//! GET and LIST copy them into their answer; labels and selectable fields stand beside them. Recent changes are kept so that a watch can start in the past; further back it must list
 //! again. A watcher that does not keep up is cut off, since its client can always come back.
 
 mod object;
@@ -19,7 +18,7 @@ use waybill_core::id::ResourceVersion;
 
 pub(crate) use self::{
     object::{CachedObject, ObjectKey},
-    watcher::{ChangeKind, ObjectChange, Watcher, event_line},
+    watcher::{ChangeKind, ObjectChange, Told, Watcher, event_line, object_line},
 };
 
 /// Changes kept for watches that start in the past.
@@ -40,7 +39,7 @@ struct State {
     history: VecDeque<Arc<ObjectChange>>,
     /// Changes after this revision are all in `history`.
     complete_after: ResourceVersion,
-    watchers: Vec<mpsc::Sender<Arc<ObjectChange>>>,
+    watchers: Vec<mpsc::Sender<Arc<Told>>>,
 }
 
 /// What a list shows: all as of one revision.
@@ -86,7 +85,8 @@ impl Cache {
         };
         let Some(change) = ObjectChange::between(old, new, revision) else { return };
         let change = Arc::new(change);
-        state.watchers.retain(|watcher| watcher.try_send(Arc::clone(&change)).is_ok());
+        let told = Arc::new(Told::new(Arc::clone(&change)));
+        state.watchers.retain(|watcher| watcher.try_send(Arc::clone(&told)).is_ok());
         if state.history.len() >= HISTORY
             && let Some(forgotten) = state.history.pop_front()
         {
@@ -132,7 +132,34 @@ impl Cache {
         Listing { objects, revision: state.revision }
     }
 
-    /// The changes after `after`, then those that are yet to come.
+    /// As [`Self::list`] without a limit, but as everything was at `revision`, which has been reached.
+    pub(crate) fn list_at(
+        &self,
+        revision: ResourceVersion,
+        namespace: &str,
+        keep: impl Fn(&CachedObject) -> bool,
+    ) -> Result<Listing, TooOld> {
+        let state = self.read();
+        if revision < state.complete_after {
+            return Err(TooOld { oldest: state.complete_after });
+        }
+        let mut objects: BTreeMap<&ObjectKey, &Arc<CachedObject>> = state.objects.iter().collect();
+        for change in state.history.iter().rev().take_while(|change| change.revision > revision) {
+            match &change.previous {
+                Some(previous) => objects.insert(&previous.key, previous),
+                None => objects.remove(&change.object.key),
+            };
+        }
+        let objects = objects
+            .into_values()
+            .filter(|object| namespace.is_empty() || &*object.key.namespace == namespace)
+            .filter(|object| keep(object))
+            .cloned()
+            .collect();
+        Ok(Listing { objects, revision })
+    }
+
+    /// The changes after `after`, then those that are yet to come. `after` may be yet to come too.
     pub(crate) fn watch(&self, after: ResourceVersion) -> Result<Watcher, TooOld> {
         let mut state = self.write();
         if after < state.complete_after {
@@ -142,7 +169,7 @@ impl Cache {
             state.history.iter().filter(|change| change.revision > after).cloned().collect();
         let (sender, receiver) = mpsc::channel(PENDING);
         state.watchers.push(sender);
-        Ok(Watcher::new(past, receiver))
+        Ok(Watcher::new(after, past, receiver))
     }
 
     /// The objects for which `keep` holds, as they are now, and all changes from now on, without a gap
@@ -156,7 +183,8 @@ impl Cache {
         let listing = Listing { objects, revision: state.revision };
         let (sender, receiver) = mpsc::channel(PENDING);
         state.watchers.push(sender);
-        (listing, Watcher::new(VecDeque::new(), receiver))
+        let watcher = Watcher::new(listing.revision, VecDeque::new(), receiver);
+        (listing, watcher)
     }
 
     /// Everything up to this revision has been applied.

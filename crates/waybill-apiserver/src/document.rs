@@ -1,6 +1,7 @@
 //! Reading and writing JSON objects without surprises: what is missing reads as null, and writing
 //! makes the way.
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use waybill_core::id::ResourceVersion;
@@ -73,6 +74,11 @@ pub(crate) fn time(now: Timestamp) -> String {
 pub(crate) fn with_version(mut document: Value, version: ResourceVersion) -> Value {
     set_metadata(&mut document, "resourceVersion", version.to_string());
     document
+}
+
+/// The document as it is kept for long: no more bytes than it has.
+pub(crate) fn to_bytes(document: &Value) -> Bytes {
+    Bytes::from(document.to_string().into_bytes().into_boxed_slice())
 }
 
 fn fields(value: &mut Value) -> &mut Map<String, Value> {

@@ -15,10 +15,10 @@ mod node;
 mod pod;
 mod pod_template;
 mod provider_class;
-mod quantity;
 mod role;
 mod role_binding;
 mod secret;
+mod selector;
 mod service_account;
 mod taint;
 
@@ -114,6 +114,21 @@ pub(crate) struct Shape {
     pub(crate) create_on_update: bool,
     /// Whether an update may leave out the `resourceVersion`.
     pub(crate) unconditional_update: bool,
+}
+
+impl Shape {
+    /// The usual shape of kinds in namespaces.
+    const NAMESPACED: Self = Self {
+        scope: Scope::Namespaced,
+        names: NameRule::Subdomain,
+        generation: Generation::Unused,
+        status: Status::Absent,
+        create_on_update: false,
+        unconditional_update: true,
+    };
+
+    /// The usual shape of kinds of the whole cluster.
+    const CLUSTER: Self = Self { scope: Scope::Cluster, ..Self::NAMESPACED };
 }
 
 /// Whether objects of a kind live in namespaces.

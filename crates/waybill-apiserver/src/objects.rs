@@ -19,8 +19,8 @@ use waybill_core::{chain::Chain, id::ResourceVersion};
 
 use crate::{
     cache::{Cache, CachedObject, ObjectKey},
+    document::{metadata, remove_metadata, to_bytes},
     registry::{RESOURCES, Resource},
-    selector::supported::selectable_fields,
     store::{Change, Event, Expected, Snapshot, Store, StoreError, Stored, Write, WriteError},
 };
 
@@ -32,6 +32,9 @@ const ROOT: &str = "/registry/";
 
 /// How long a commit waits for its own change to come back from the store.
 const OWN_CHANGE: Duration = Duration::from_secs(10);
+
+/// How long a read waits for a revision that is still to come; upstream's limit.
+const FRESH: Duration = Duration::from_secs(3);
 
 /// How many changes are applied before those who wait for them are told.
 const TOGETHER: usize = 64;
@@ -81,8 +84,8 @@ impl Objects {
             .map(|resource| {
                 let stored = found.remove(&resource.prefix()).unwrap_or_default();
                 let objects: Vec<_> = stored
-                    .iter()
-                    .filter_map(|stored| cached(resource, &stored.value, stored.revision))
+                    .into_iter()
+                    .filter_map(|stored| cached(resource, stored.value, stored.revision))
                     .collect();
                 for object in &objects {
                     observe(&*observer, resource, None, Some(object));
@@ -116,7 +119,7 @@ impl Objects {
         let write = Write {
             key: resource.key(&key.namespace, &key.name),
             expected,
-            value: document.map(|document| Bytes::from(document.to_string())),
+            value: document.map(stored_form),
         };
         let revision = match self.store.write(write).await {
             Ok(revision) => revision,
@@ -141,6 +144,17 @@ impl Objects {
     /// Everything up to this revision is in the caches.
     pub(crate) fn revision(&self) -> ResourceVersion {
         *self.applied.borrow()
+    }
+
+    /// Waits until everything up to `revision` is in the caches. If that takes too long, says how far
+    /// they are.
+    pub(crate) async fn reach(&self, revision: ResourceVersion) -> Result<(), ResourceVersion> {
+        if self.revision() >= revision {
+            return Ok(());
+        }
+        let mut applied = self.applied.subscribe();
+        let reached = timeout(FRESH, applied.wait_for(|applied| *applied >= revision)).await;
+        if matches!(reached, Ok(Ok(_))) { Ok(()) } else { Err(self.revision()) }
     }
 
     /// Feeds the caches until `stop`.
@@ -188,7 +202,7 @@ impl Objects {
     fn apply(&self, change: Change) -> ResourceVersion {
         let Change { key, revision, value, .. } = change;
         if let Some((resource, cache, object_key)) = self.place(&key) {
-            let object = value.and_then(|value| cached(resource, &value, revision));
+            let object = value.and_then(|value| cached(resource, value, revision));
             self.apply_to(resource, cache, object_key, revision, object);
         }
         revision
@@ -226,7 +240,7 @@ impl Objects {
                 seen.insert(object_key.clone());
                 let known = cache.get(&object_key).map(|object| object.revision);
                 if known != Some(written)
-                    && let Some(object) = cached(resource, &value, written)
+                    && let Some(object) = cached(resource, value, written)
                 {
                     self.apply_to(resource, cache, object_key, revision, Some(object));
                 }
@@ -263,6 +277,16 @@ fn observe(
     }
 }
 
+/// The document without its version: what is written gets a new one.
+fn stored_form(document: &Value) -> Bytes {
+    if metadata(document, "resourceVersion").is_empty() {
+        return to_bytes(document);
+    }
+    let mut bare = document.clone();
+    remove_metadata(&mut bare, "resourceVersion");
+    to_bytes(&bare)
+}
+
 /// `/registry/<group>/<resource>/` of a key below it.
 fn prefix_of(key: &str) -> Option<&str> {
     let end = key.match_indices('/').nth(3)?.0;
@@ -281,16 +305,12 @@ fn by_prefix(snapshot: Snapshot) -> HashMap<String, Vec<Stored>> {
 
 fn cached(
     resource: &'static Resource,
-    value: &[u8],
+    value: Bytes,
     revision: ResourceVersion,
 ) -> Option<CachedObject> {
-    match serde_json::from_slice(value) {
-        Ok(document) => Some(CachedObject::new(document, revision, |document| {
-            selectable_fields(resource.plural, document)
-        })),
-        Err(error) => {
-            tracing::error!(resource = resource.plural, %revision, %error, "an object in the store is damaged");
-            None
-        }
+    let object = CachedObject::new(resource.plural, value, revision);
+    if let Err(error) = &object {
+        tracing::error!(resource = resource.plural, %revision, %error, "an object in the store is damaged");
     }
+    object.ok()
 }

@@ -35,6 +35,7 @@ use self::{
     pair::{own_pair, pair_of, paths, required_pair},
     tls::{ServingCertificate, TlsError},
 };
+use crate::authz::NODE_CLIENTS_GROUP;
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -43,7 +44,7 @@ const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 ///
 /// The group is not `system:masters`: bootstrap RBAC binds it to `system:kubelet-api-admin`, which is
 /// the node API and nothing else, for nodes that ask back with a SubjectAccessReview.
-const NODE_CLIENT: (&str, &str) = ("kube-apiserver-kubelet-client", "waybill:node-clients");
+const NODE_CLIENT: (&str, &str) = ("kube-apiserver-kubelet-client", NODE_CLIENTS_GROUP);
 
 /// Names under which every cluster reaches its own API server.
 const OWN_NAMES: [&str; 7] = [

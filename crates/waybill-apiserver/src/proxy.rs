@@ -10,7 +10,6 @@ pub(crate) mod connect;
 pub(crate) mod error;
 pub(crate) mod exec;
 mod headers;
-pub(crate) mod long_target;
 pub(crate) mod options;
 pub(crate) mod splice;
 pub(crate) mod target;

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use waybill_api::status::Status;
-use waybill_core::id::ResourceVersion;
 
 /// The decoded parameters of a request.
 #[derive(Debug, Default)]
@@ -27,9 +26,14 @@ impl Query {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether `name` is there, with whatever value.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// A flag as Kubernetes reads it: there, and neither `0` nor `false`.
     pub(crate) fn flag(&self, name: &str) -> bool {
-        self.0.contains_key(name) && !matches!(self.text(name), "0" | "false" | "False" | "FALSE")
+        self.has(name) && !matches!(self.text(name), "0" | "false" | "False" | "FALSE")
     }
 
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
@@ -62,44 +66,6 @@ impl DryRun {
     }
 }
 
-/// From which state on a list or watch is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    /// The newest state.
-    Newest,
-    /// Any state; ours is always new.
-    Any,
-    /// This state or a newer one.
-    NotOlderThan(ResourceVersion),
-    /// Exactly this state.
-    Exact(ResourceVersion),
-}
-
-impl From {
-    pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
-        let matching = query.text("resourceVersionMatch");
-        let version = match query.text("resourceVersion") {
-            "" if !matching.is_empty() && !query.flag("sendInitialEvents") => {
-                return Err(Status::bad_request(
-                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
-                ));
-            }
-            "" => return Ok(Self::Newest),
-            "0" => return Ok(Self::Any),
-            text => ResourceVersion::parse(text)
-                .map_err(|_| Status::bad_request(format!("invalid resource version {text:?}")))?,
-        };
-        match matching {
-            "" | "NotOlderThan" => Ok(Self::NotOlderThan(version)),
-            "Exact" => Ok(Self::Exact(version)),
-            other => Err(Status::bad_request(format!(
-                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"Exact\", \
-                 \"NotOlderThan\""
-            ))),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,20 +86,5 @@ mod tests {
         assert_eq!(DryRun::parse(&[]).unwrap(), DryRun::No);
         assert_eq!(DryRun::parse(&["All".to_owned()]).unwrap(), DryRun::All);
         assert!(DryRun::parse(&["Some".to_owned()]).is_err());
-    }
-
-    #[test]
-    fn resource_versions_choose_the_state() {
-        let from = |query: &str| From::parse(&Query::parse(query));
-        assert_eq!(from("").unwrap(), From::Newest);
-        assert_eq!(from("resourceVersion=0").unwrap(), From::Any);
-        assert_eq!(from("resourceVersion=7").unwrap(), From::NotOlderThan(7.into()));
-        assert_eq!(
-            from("resourceVersion=7&resourceVersionMatch=Exact").unwrap(),
-            From::Exact(7.into())
-        );
-        assert!(from("resourceVersion=x").is_err());
-        assert!(from("resourceVersion=7&resourceVersionMatch=Newer").is_err());
-        assert!(from("resourceVersionMatch=Exact").is_err());
     }
 }

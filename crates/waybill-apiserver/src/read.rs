@@ -1,5 +1,6 @@
 //! The verbs that only look: `get`, `list` and `watch`, all from the caches.
 
+mod from;
 mod list;
 mod pages;
 mod view;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use waybill_api::status::Status;
 
 pub(crate) use self::{
+    from::From,
     pages::Pages,
     view::View,
     watch::{WatchOptions, watch_lines},
@@ -35,6 +37,13 @@ impl Reader {
         let key = ObjectKey::new(&route.namespace, &route.name);
         let found = self.cache(route.resource)?.get(&key);
         found.ok_or_else(|| Status::not_found(route.status_target()))
+    }
+
+    /// Waits until the caches have what `from` wants.
+    pub(crate) async fn wait_for(&self, from: From) -> Result<(), Status> {
+        let (From::NotOlderThan(wanted) | From::Exact(wanted)) = from else { return Ok(()) };
+        let reached = self.objects.reach(wanted).await;
+        reached.map_err(|current| Status::too_large_version(wanted, current))
     }
 
     fn cache(&self, resource: &'static Resource) -> Result<&Cache, Status> {
@@ -70,8 +79,7 @@ impl Selection {
 
     /// Whether `object`, which is of the right namespace, is meant.
     fn selects(&self, object: &CachedObject) -> bool {
-        (self.labels.is_empty()
-            || self.labels.matches(|key| object.labels.get(key).map(String::as_str)))
+        (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
             && (self.fields.is_empty()
                 || self.fields.matches(|field| object.field(field).map(Into::into)))
     }

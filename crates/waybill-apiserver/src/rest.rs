@@ -87,7 +87,7 @@ impl Rest {
 }
 
 /// The object of a status about `document`.
-fn subject<'a>(resource: &'static Resource, name: &'a str) -> Subject<'a> {
+pub(crate) fn subject<'a>(resource: &'static Resource, name: &'a str) -> Subject<'a> {
     Subject { group: resource.group, kind: resource.kind, name }
 }
 

@@ -10,7 +10,6 @@ mod decision;
 mod fit;
 mod node;
 mod pod;
-mod quantity;
 mod resources;
 mod state;
 mod taint;
@@ -19,6 +18,5 @@ mod taint;
 pub(crate) use self::{
     decision::{Decision, EventContent, PodCondition},
     pod::{PodKey, PodRef},
-    quantity::{Quantity, QuantityError},
     state::{Scheduler, ViewError},
 };

@@ -14,6 +14,7 @@ mod openapi;
 mod place;
 mod scalar;
 mod walk;
+mod yaml;
 
 use std::{borrow::Cow, fmt, sync::OnceLock};
 

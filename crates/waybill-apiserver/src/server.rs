@@ -1,5 +1,7 @@
 //! Puts the parts together, in the order in which they need one another, and takes them apart.
 
+mod store;
+
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -15,6 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_api::{gates::FeatureGates, pod::EnvOptions};
 use waybill_core::secret::SecretBytes;
 
+pub use self::store::{EtcdFiles, EtcdStore, StoreConfig};
 use crate::{
     admission::Admission,
     api::{Api, open_api},
@@ -46,7 +49,6 @@ use crate::{
     read::{Pages, Reader},
     registry::Resource,
     rest::{Clock, Rest},
-    store::{Embedded, Etcd, EtcdConfig, Settings, Store},
     token_objects::TokenObjects,
 };
 
@@ -73,6 +75,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// Which features are on.
     pub gates: FeatureGates,
+    /// What is allowed in the environments of pods beyond the features.
+    pub env: EnvOptions,
     /// A CSV file of static tokens.
     pub token_file: Option<PathBuf>,
     /// An `audit.k8s.io/v1` policy; without one a built-in policy applies.
@@ -95,16 +99,6 @@ pub enum AnonymousAccess {
     /// Health and version.
     #[default]
     Probes,
-}
-
-/// Where objects are kept.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum StoreConfig {
-    /// In the state directory.
-    Embedded,
-    /// In etcd v3, at these URLs.
-    Etcd(Vec<String>),
 }
 
 /// A server that runs.
@@ -167,7 +161,7 @@ impl Server {
                     objects: Arc::clone(&objects),
                     authorizer: Arc::clone(&authorizer),
                 },
-                context: kinds::Context { gates: config.gates, env: EnvOptions::default() },
+                context: kinds::Context { gates: config.gates, env: config.env },
                 clock: Arc::clone(&clock),
             },
             authenticator: authenticator(&config, &pki, &local, &objects)?,
@@ -274,20 +268,7 @@ async fn load_objects(
     config: &Config,
     authorizer: &Arc<Authorizer>,
 ) -> Result<Objects, ServerError> {
-    let store: Arc<dyn Store> = match &config.store {
-        StoreConfig::Embedded => {
-            let path = config.state_dir.join("store");
-            let open =
-                tokio::task::spawn_blocking(move || Embedded::open(&path, Settings::default()));
-            let opened = open.await.map_err(during("opening the store"))?;
-            Arc::new(opened.map_err(during("opening the store"))?)
-        }
-        StoreConfig::Etcd(urls) => Arc::new(
-            Etcd::open(EtcdConfig::new(urls.clone()))
-                .await
-                .map_err(during("connecting to etcd"))?,
-        ),
-    };
+    let store = store::open(&config.store, &config.state_dir).await?;
     let authorizer = Arc::clone(authorizer);
     let observer = move |resource: &'static Resource, old: Option<&_>, new: Option<&_>| {
         if resource.plural == "pods" {

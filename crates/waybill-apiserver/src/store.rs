@@ -23,7 +23,7 @@ use waybill_core::id::ResourceVersion;
 
 pub(crate) use self::{
     embedded::{Embedded, Settings},
-    etcd::{Etcd, EtcdConfig},
+    etcd::{Etcd, EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser},
 };
 
 /// A durable, ordered map with history.
@@ -151,7 +151,7 @@ pub(crate) enum StoreError {
         /// The procedure called, as "range".
         call: &'static str,
         #[source]
-        source: Box<tonic::Status>,
+        source: etcd::Failure,
     },
     /// etcd did not answer in time.
     #[error("etcd: {call} timed out")]

@@ -18,4 +18,5 @@ pub mod env;
 pub mod glob;
 pub mod id;
 pub mod provider;
+pub mod quantity;
 pub mod secret;

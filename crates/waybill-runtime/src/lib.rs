@@ -8,5 +8,8 @@
 //! - `engine` starts and watches processes; it alone enters namespaces and cgroups;
 //! - `image` keeps images and mounts root file systems.
 
+pub mod cri;
 pub mod engine;
+pub mod image;
+pub mod streaming;
 mod sys;

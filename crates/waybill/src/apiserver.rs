@@ -1,5 +1,7 @@
 //! `waybill apiserver`: the API server as a process of its own.
 
+mod store;
+
 use std::{
     fs,
     io::{self, Write},
@@ -10,11 +12,14 @@ use std::{
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
-use waybill_api::gates::{FeatureGates, KubeVersion};
-use waybill_apiserver::{AnonymousAccess, Config, Server, StoreConfig};
-
+use waybill_api::{
+    gates::{FeatureGates, KubeVersion},
+    pod::EnvOptions,
+};
+use waybill_apiserver::{AnonymousAccess, Config, Server};
 use waybill_core::chain::Chain;
 
+use self::store::StoreArgs;
 use crate::{
     Outcome,
     log::{self, LogFormat},
@@ -39,9 +44,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
 
-    /// Where objects are kept: `embedded`, or `etcd=URL[,URL…]`.
-    #[arg(long, value_name = "STORE", default_value = "embedded", value_parser = parse_store)]
-    store: StoreConfig,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// The Kubernetes version whose defaults apply.
     #[arg(long, value_name = "VERSION", value_parser = KubeVersion::parse, default_value_t)]
@@ -50,6 +54,15 @@ pub(crate) struct Args {
     /// Feature gates, as `A=true,B=false`.
     #[arg(long, value_name = "GATES", default_value = "")]
     feature_gates: String,
+
+    /// Refuse pods that mount a volume in a container that reads an env file from it, or in one
+    /// that is no init container; without this they are warned of.
+    #[arg(long)]
+    strict_env_file_mounts: bool,
+
+    /// Allow `csiSecretRef.optional` below the emulated version 1.37 (csiEnvOptional).
+    #[arg(long)]
+    csi_env_optional: bool,
 
     /// Static tokens, one `token,user,uid,"group1,group2"` per line.
     #[arg(long, value_name = "FILE")]
@@ -84,8 +97,12 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     let config = Config {
         state_dir: state_dir.clone(),
         listen: args.listen,
-        store: args.store,
+        store: args.store.config()?,
         gates,
+        env: EnvOptions {
+            csi_env_optional: args.csi_env_optional,
+            strict_env_file_mounts: args.strict_env_file_mounts,
+        },
         token_file: args.token_auth_file,
         audit_policy: args.audit_policy_file,
         strict_audit: args.audit_strict,
@@ -133,16 +150,6 @@ impl From<Anonymous> for AnonymousAccess {
             Anonymous::Never => Self::Never,
             Anonymous::Probes => Self::Probes,
         }
-    }
-}
-
-fn parse_store(text: &str) -> Result<StoreConfig, String> {
-    match text.split_once('=') {
-        None if text == "embedded" => Ok(StoreConfig::Embedded),
-        Some(("etcd", urls)) if !urls.is_empty() => {
-            Ok(StoreConfig::Etcd(urls.split(',').map(str::to_owned).collect()))
-        }
-        _ => Err("expected `embedded` or `etcd=URL[,URL…]`".to_owned()),
     }
 }
 

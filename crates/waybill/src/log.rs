@@ -13,8 +13,17 @@ pub(crate) enum LogFormat {
 
 /// Starts logging; `RUST_LOG` chooses what, `info` by default.
 pub(crate) fn start(format: LogFormat) {
-    let filter =
-        EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
+    start_at(format, 0);
+}
+
+/// The same with more by default: `debug` for 1, `trace` for more.
+pub(crate) fn start_at(format: LogFormat, verbosity: u8) {
+    let level = match verbosity {
+        0 => LevelFilter::INFO,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

@@ -3,8 +3,10 @@
 
 mod apiserver;
 mod envfile;
+mod image;
 mod log;
 mod login;
+mod runtime;
 
 use std::{
     io::{self, Write},
@@ -13,6 +15,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use waybill_core::chain::Chain;
+use waybill_runtime::engine::Spawner;
 
 /// Carries environment variables, and the identity behind an exec session, into containers.
 #[derive(Parser)]
@@ -24,12 +27,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Apiserver(apiserver::Args),
+    Apiserver(Box<apiserver::Args>),
     Envfile(envfile::Args),
+    Image(image::Args),
     Login(login::Args),
+    Runtime(runtime::Args),
 }
 
 fn main() -> ExitCode {
+    // A process that the runtime started for itself goes no further.
+    Spawner::serve_if_asked();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
@@ -39,9 +46,11 @@ fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Apiserver(args) => apiserver::run(args),
+        Command::Apiserver(args) => apiserver::run(*args),
         Command::Envfile(args) => envfile::run(args),
+        Command::Image(args) => image::run(args),
         Command::Login(args) => login::run(&args),
+        Command::Runtime(args) => runtime::run(args),
     };
     match result {
         Ok(outcome) => outcome.into(),

@@ -1,8 +1,11 @@
 //! The tiers of the test command: what each runs, and what it needs.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use super::{Machine, skipped, tools};
 use crate::{
     deps, fuzz,
     machine::{self, Missing},
@@ -65,13 +68,13 @@ impl Tier {
         format!("{name:<12} {runs}; needs {needs}")
     }
 
-    pub(super) fn run(self, repository: &Repository) -> Result<Verdict> {
+    pub(super) fn run(self, repository: &Repository, machine: &Machine) -> Result<Verdict> {
         match self {
             Self::Format => format(repository),
             Self::Tidy => tidy::run(repository).map(ran),
             Self::Deps => deps::run(repository).map(ran),
             Self::Clippy => clippy(repository),
-            Self::Test => test(repository),
+            Self::Test => test(repository, machine),
             Self::DocTests => cargo(repository, &["test", "--workspace", "--doc"]),
             Self::Docs => docs(repository),
             Self::BenchSmoke => bench_smoke(repository),
@@ -90,7 +93,7 @@ impl Tier {
             Self::Test => (
                 "test",
                 "unit, property and integration tests",
-                "bash, kubectl, busybox and root for containers; uses cargo-nextest where it is installed",
+                "programs that it fetches, and root for containers; uses cargo-nextest where it is installed",
             ),
             Self::DocTests => ("doc-tests", "the examples in the documentation", "nothing"),
             Self::Docs => ("docs", "the documentation, with no broken link", "nothing"),
@@ -134,13 +137,41 @@ fn clippy(repository: &Repository) -> Result<Verdict> {
     Ok(Verdict::Ran)
 }
 
-fn test(repository: &Repository) -> Result<Verdict> {
-    if machine::has_cargo_command("nextest") {
-        return cargo(repository, &["nextest", "run", "--workspace", "--profile", "ci"]);
+fn test(repository: &Repository, machine: &Machine) -> Result<Verdict> {
+    // Doc tests are a tier of their own.
+    let everything = ["--workspace", "--lib", "--bins", "--tests"];
+    let everything = run_tests(repository, machine, &everything, &[]);
+    let again = with_newest_kubectl(repository, machine);
+    skipped::judge(&machine.skipped.counts(), &machine.tools.excused)?;
+    everything.and(again).map(ran)
+}
+
+/// The tests of kubectl once more, if there is a newer one than that of the first run.
+fn with_newest_kubectl(repository: &Repository, machine: &Machine) -> Result<()> {
+    let Some(kubectl) = tools::newest_kubectl() else {
+        return machine.skipped.add(tools::NEWEST_KUBECTL);
+    };
+    if !machine::has_command("kubectl") {
+        return Ok(());
     }
-    println!("cargo-nextest is not installed, so cargo's own runner does it");
-    let targets = ["--lib", "--bins", "--tests", "--no-fail-fast"];
-    process::run(repository.cargo(&["test", "--workspace"]).args(targets)).map(ran)
+    let which = ["--package", "waybill", "--test", "kubectl"];
+    run_tests(repository, machine, &which, &[("WAYBILL_KUBECTL", &kubectl)])
+}
+
+fn run_tests(
+    repository: &Repository,
+    machine: &Machine,
+    which: &[&str],
+    variables: &[(&str, &Path)],
+) -> Result<()> {
+    let mut cargo = if machine::has_cargo_command("nextest") {
+        repository.cargo(&["nextest", "run", "--profile", "ci"])
+    } else {
+        println!("cargo-nextest is not installed, so cargo's own runner does it");
+        repository.cargo(&["test", "--no-fail-fast"])
+    };
+    cargo.args(which).envs(variables.iter().copied());
+    process::run(cargo.env(skipped::VARIABLE, machine.skipped.file()))
 }
 
 fn docs(repository: &Repository) -> Result<Verdict> {

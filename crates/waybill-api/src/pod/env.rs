@@ -7,11 +7,10 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use waybill_core::quantity::Quantity;
 
-use super::{
-    divisor::Divisor,
-    json::{object, or_default, wrong_kind},
-};
+use super::json::{object, or_default, wrong_kind};
+use crate::quantity::or_zero;
 
 /// One entry of `env`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -79,9 +78,9 @@ pub struct ResourceFieldSelector {
     /// Which, such as `limits.cpu`.
     #[serde(deserialize_with = "or_default")]
     pub resource: String,
-    /// The unit in which to give it.
-    #[serde(deserialize_with = "or_default")]
-    pub divisor: Divisor,
+    /// The unit in which to give it; zero for the usual one.
+    #[serde(deserialize_with = "or_zero")]
+    pub divisor: Quantity,
 }
 
 /// A key of a ConfigMap or a Secret.

@@ -12,14 +12,15 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::stream::{self, Stream};
 use http::uri::PathAndQuery;
-use http_body_util::Full;
-use hyper::{Response, server::conn::http1, service::service_fn};
+use http_body_util::{Either, Full, StreamBody};
+use hyper::{Response, body::Frame, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use rustls::ServerConfig;
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::broadcast, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tonic::{
     client::Grpc,
@@ -29,7 +30,8 @@ use tonic_prost::ProstCodec;
 
 use crate::{Result, client::Caller, scenario::OBJECT};
 
-/// Serves the same bytes at every path: what hyper and TLS alone cost.
+/// Serves the same bytes at every path: what hyper and TLS alone cost. `/watch` never ends; it gets as
+/// many bytes each time someone asks for `/send`, with the query at their end.
 pub(crate) async fn serve_hello(directory: &Path) -> Result<()> {
     let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     fs::write(directory.join("ca.crt"), issued.cert.pem())?;
@@ -44,22 +46,43 @@ pub(crate) async fn serve_hello(directory: &Path) -> Result<()> {
     println!("{}", listener.local_addr()?);
     let small = Bytes::from(vec![b'x'; OBJECT]);
     let large = Bytes::from(vec![b'x'; OBJECT * 1_000]);
+    let sent = broadcast::Sender::<Bytes>::new(16);
     let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await?;
         let (acceptor, small, large) = (acceptor.clone(), small.clone(), large.clone());
+        let sent = sent.clone();
         connections.spawn(async move {
             stream.set_nodelay(true)?;
             let service = service_fn(move |request: hyper::Request<_>| {
-                let body = if request.uri().path() == "/large" { &large } else { &small };
-                let response = Response::new(Full::new(body.clone()));
-                async move { Ok::<_, Infallible>(response) }
+                let body = match request.uri().path() {
+                    "/large" => Either::Left(Full::new(large.clone())),
+                    "/watch" => Either::Right(lines(sent.subscribe())),
+                    "/send" => {
+                        let mark = request.uri().query().unwrap_or_default().as_bytes();
+                        // Nobody may be watching.
+                        let _ = sent.send([&small, mark].concat().into());
+                        Either::Left(Full::new(small.clone()))
+                    }
+                    _ => Either::Left(Full::new(small.clone())),
+                };
+                async move { Ok::<_, Infallible>(Response::new(body)) }
             });
             let io = TokioIo::new(acceptor.accept(stream).await?);
             http1::Builder::new().serve_connection(io, service).await?;
             Result::Ok(())
         });
     }
+}
+
+/// A body of all that is sent.
+fn lines(
+    sent: broadcast::Receiver<Bytes>,
+) -> StreamBody<impl Stream<Item = std::result::Result<Frame<Bytes>, Infallible>> + Unpin> {
+    StreamBody::new(Box::pin(stream::unfold(sent, |mut sent| async move {
+        let line = sent.recv().await.ok()?;
+        Some((Ok(Frame::data(line)), sent))
+    })))
 }
 
 /// A real etcd, without TLS. Killed on drop.

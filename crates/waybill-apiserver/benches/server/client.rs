@@ -26,17 +26,10 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) async fn open(process: &Process) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(process.certificate.as_bytes())?)?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
         let stream = TcpStream::connect(process.address).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::IpAddress(process.address.ip().into());
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let stream = process.connector.connect(name, stream).await?;
         Ok(Self { stream, buffer: vec![0; 64 * 1024], filled: 0 })
     }
 
@@ -95,6 +88,18 @@ impl Connection {
     fn received(&self) -> &[u8] {
         self.buffer.get(..self.filled).unwrap_or_default()
     }
+}
+
+/// TLS that trusts one authority.
+pub(crate) fn trusting(certificate: &str) -> Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(certificate.as_bytes())?)?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {

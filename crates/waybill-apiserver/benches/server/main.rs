@@ -4,7 +4,7 @@
 //! and processor time are its own. Clients are plain HTTP/1.1 on persistent connections. The machine
 //! is shared by server and clients, so only the ratio to a baseline in the same run counts;
 //! `docs/performance.md` records it. `--test` does one small round of everything, `--large` adds the
-//! memory of 20,000 pods.
+//! memory of 20,000 pods, and `--only get|list|create|watch|pods` leaves out the rest.
 
 #![expect(clippy::print_stdout, reason = "the numbers are what this program is for")]
 
@@ -33,30 +33,44 @@ fn main() -> Result<()> {
         }
         _ => {
             let size = if has("--test") { Size::SMOKE } else { Size::FULL };
-            runtime.block_on(run(size, has("--large")))
+            let only = arguments.iter().skip_while(|argument| *argument != "--only").nth(1);
+            let wanted = |name: &str| match only {
+                Some(only) => only == name,
+                None => name != "pods" || has("--large"),
+            };
+            runtime.block_on(run(size, wanted))
         }
     }
 }
 
-async fn run(size: Size, large: bool) -> Result<()> {
+async fn run(size: Size, wanted: impl Fn(&str) -> bool) -> Result<()> {
     println!(
         "{:<46} {:>12} {:>10} {:>10} {:>13}",
         "what", "rate or size", "p50", "p99", "server CPU"
     );
-    scenario::start_and_rest(size).await?;
-
+    if wanted("start") {
+        scenario::start_and_rest(size).await?;
+    }
     let server = Process::start("--serve").await?;
     let hello = Process::start("--hello").await?;
     let etcd = Etcd::start().await?;
     if etcd.is_none() {
         println!("SKIPPED: no etcd found; see store/etcd/server.rs for where it is looked for");
     }
-    scenario::get(&server, &hello, etcd.as_ref(), size).await?;
-    scenario::list(&server, &hello, size).await?;
-    scenario::create(&server, etcd.as_ref(), size).await?;
-    scenario::watch(&server, size).await?;
+    if wanted("get") {
+        scenario::get(&server, &hello, etcd.as_ref(), size).await?;
+    }
+    if wanted("list") {
+        scenario::list(&server, &hello, size).await?;
+    }
+    if wanted("create") {
+        scenario::create(&server, etcd.as_ref(), size).await?;
+    }
+    if wanted("watch") {
+        scenario::watch(&server, &hello, size).await?;
+    }
     println!("{:<46} {:>9.1} MB", "memory after all that", server.resident()?);
-    if large {
+    if wanted("pods") {
         scenario::many_pods().await?;
     }
     Ok(())

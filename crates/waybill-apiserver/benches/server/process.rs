@@ -10,10 +10,11 @@ use std::{
 };
 
 use tempfile::TempDir;
+use tokio_rustls::TlsConnector;
 use waybill_api::gates::{FeatureGates, KubeVersion};
 use waybill_apiserver::{AnonymousAccess, Config, Server, StoreConfig};
 
-use crate::Result;
+use crate::{Result, client::trusting};
 
 /// The token of an administrator.
 pub(crate) const TOKEN: &str = "bench-token-0123456789abcdef";
@@ -22,7 +23,7 @@ pub(crate) const TOKEN: &str = "bench-token-0123456789abcdef";
 pub(crate) struct Process {
     child: Child,
     pub(crate) address: SocketAddr,
-    pub(crate) certificate: String,
+    pub(crate) connector: TlsConnector,
     _directory: TempDir,
 }
 
@@ -44,7 +45,8 @@ impl Process {
         BufReader::new(stdout).read_line(&mut line)?;
         let address = line.trim().parse()?;
         let certificate = fs::read_to_string(directory.path().join("ca.crt"))?;
-        Ok(Self { child, address, certificate, _directory: directory })
+        let connector = trusting(&certificate)?;
+        Ok(Self { child, address, connector, _directory: directory })
     }
 
     /// What it holds in memory, in megabytes.
@@ -83,6 +85,7 @@ pub(crate) async fn serve(directory: &Path) -> Result<()> {
         state_dir: directory.to_owned(),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         store: StoreConfig::Embedded,
+        env: waybill_api::pod::EnvOptions::default(),
         gates: FeatureGates::parse("", KubeVersion::default())?,
         token_file: Some(tokens),
         audit_policy: None,

@@ -64,7 +64,7 @@ impl Admission {
     fn provider_class(&self, name: &str) -> Option<ProviderClass> {
         let resource = find("storage.k8s.io", "v1", "providerclasses")?;
         let object = self.objects.cache(resource)?.get(&ObjectKey::new("", name))?;
-        serde_json::from_slice(&object.json).ok()
+        serde_json::from_slice(&object.json()).ok()
     }
 
     fn may_use(&self, namespace: &str, account: &str, class: &str) -> bool {

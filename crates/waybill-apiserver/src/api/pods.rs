@@ -10,6 +10,7 @@ use waybill_api::{
     gates::KubeVersion,
     status::{Status, StatusDetails, Subject},
 };
+use waybill_stream::long_target;
 
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
@@ -21,7 +22,6 @@ use crate::{
     proxy::{
         address::NodeAddress,
         exec::ExecPlan,
-        long_target,
         options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions},
         target::{NodeTarget, PodPath},
     },
@@ -82,11 +82,11 @@ impl Api {
         request: Request<Incoming>,
         group: &str,
         kind: &str,
-    ) -> Result<Value, Status> {
+    ) -> Result<(Value, Vec<String>), Status> {
         debug_assert!(!route.subresource.is_empty());
         let schema = schema::lookup(group, "v1", kind).ok_or_else(Status::no_such_path)?;
         let body = read_body(request.into_body()).await?;
-        decode_as(schema, context, &body).map(|(document, _)| document)
+        decode_as(schema, context, &body)
     }
 
     /// Puts a pod on a node.
@@ -97,10 +97,11 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let dry_run = DryRun::parse(context.query.all("dryRun"))?;
-        let binding = self.body_of(route, &context, request, "", "Binding").await?;
+        let (binding, warnings) = self.body_of(route, &context, request, "", "Binding").await?;
         self.bind_pod(route, context.user, &binding, dry_run).await?;
         let status = Status::success(StatusDetails::default());
-        Ok(Answer { code: StatusCode::CREATED, ..Answer::status(&status) })
+        let answer = Answer { code: StatusCode::CREATED, ..Answer::status(&status) };
+        Ok(answer.with_warnings(warnings))
     }
 
     /// The same for callers inside the server.
@@ -135,7 +136,8 @@ impl Api {
         context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
-        let eviction = self.body_of(route, &context, request, "policy", "Eviction").await?;
+        let (eviction, warnings) =
+            self.body_of(route, &context, request, "policy", "Eviction").await?;
         let (options, said) = DeleteOptions::read(at(&eviction, "/deleteOptions"), None)?;
         let asked = DryRun::parse(context.query.all("dryRun"))?;
         let dry_run = if said == DryRun::All { said } else { asked };
@@ -143,7 +145,8 @@ impl Api {
         let change = Change { route: &pods, user: context.user, dry_run };
         self.rest.delete(change, &options).await?;
         let status = Status::success(StatusDetails::default());
-        Ok(Answer { code: StatusCode::CREATED, ..Answer::status(&status) })
+        let answer = Answer { code: StatusCode::CREATED, ..Answer::status(&status) };
+        Ok(answer.with_warnings(warnings))
     }
 
     /// Issues a token of a service account.
@@ -153,7 +156,7 @@ impl Api {
         context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
-        let question =
+        let (question, mut warnings) =
             self.body_of(route, &context, request, "authentication.k8s.io", "TokenRequest").await?;
         let account = Account { namespace: &route.namespace, name: &route.name };
         let tokens = &self.authenticator.tokens;
@@ -170,7 +173,7 @@ impl Api {
         context
             .audit
             .annotate("authentication.kubernetes.io/issued-credential-id", &answer.credential_id);
-        let warnings = answer.warning.into_iter().collect();
+        warnings.extend(answer.warning);
         let body = answer.body.to_string().into();
         Ok(Answer::json(StatusCode::CREATED, body).with_warnings(warnings))
     }

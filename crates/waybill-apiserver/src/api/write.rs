@@ -5,7 +5,10 @@ use std::sync::Arc;
 use http::{Request, StatusCode, header};
 use hyper::body::Incoming;
 use serde_json::Value;
-use waybill_api::status::Status;
+use waybill_api::{
+    field::{FieldError, FieldPath},
+    status::Status,
+};
 use waybill_core::chain::Chain;
 
 use super::{Api, Context, text_header, view};
@@ -18,9 +21,9 @@ use crate::{
     query::DryRun,
     read::Selection,
     registry::Resource,
-    rest::{Change, DeleteOptions, Deletion, Part, Written},
+    rest::{Change, DeleteOptions, Deletion, Part, Written, subject},
     route::ResourceRoute,
-    schema::{self, FieldValidation, KindSchema},
+    schema::{self, DecodeError, FieldValidation, KindSchema},
 };
 
 impl Api {
@@ -72,17 +75,19 @@ impl Api {
         let kind = PatchType::from_content_type(content_type).map_err(|error| refusal(&error))?;
         let validation = field_validation(&context)?;
         let schema = schema_of(resource)?;
+        let mut warnings = Vec::new();
         let patch = |old: &Value| {
             let shown = convert::from_storage(resource, old.clone());
             let patched = patch::apply(kind, &body, &shown, resource.plural)
                 .map_err(|error| refusal(&error))?;
             let decoded = schema
-                .check(patched, validation)
-                .map_err(|error| Status::bad_request(schema.refusal(&error)))?;
+                .check_patched(patched, &body, validation)
+                .map_err(|error| bad_patch(change, &error))?;
+            warnings = decoded.warnings;
             Ok(convert::to_storage(resource, decoded.object))
         };
         let written = self.rest.update(change, part, patch).await?;
-        self.answer(resource, &mut context, written, Vec::new(), StatusCode::OK)
+        self.answer(resource, &mut context, written, warnings, StatusCode::OK)
     }
 
     async fn delete(
@@ -194,6 +199,7 @@ pub(super) fn decode_as(
     let validation = field_validation(context)?;
     let decoded = match BodyFormat::of(context)? {
         BodyFormat::Json => schema.decode(body, validation),
+        BodyFormat::Yaml => schema.decode_yaml(body, validation),
         BodyFormat::Protobuf => schema.check(from_protobuf(body)?, validation),
     };
     let decoded = decoded.map_err(|error| Status::bad_request(schema.refusal(&error)))?;
@@ -204,6 +210,7 @@ pub(super) fn decode_as(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyFormat {
     Json,
+    Yaml,
     Protobuf,
 }
 
@@ -212,10 +219,11 @@ impl BodyFormat {
         let content_type = text_header(context.headers, header::CONTENT_TYPE);
         match content_type.split(';').next().unwrap_or_default().trim() {
             "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
             protobuf::MEDIA_TYPE => Ok(Self::Protobuf),
             other => Err(Status::unsupported_media_type(format!(
                 "the body of the request was in an unknown format - accepted media types include: \
-                 application/json, {}; found {other}",
+                 application/json, application/yaml, {}; found {other}",
                 protobuf::MEDIA_TYPE
             ))),
         }
@@ -242,9 +250,25 @@ fn field_validation(context: &Context<'_>) -> Result<FieldValidation, Status> {
     })
 }
 
+/// The answer to a patch that makes something of an object that it cannot be.
+fn bad_patch(change: Change<'_>, error: &DecodeError) -> Status {
+    let subject = subject(change.route.resource, &change.route.name);
+    // Upstream shows the whole patch, which may hold secrets.
+    let error = FieldError::invalid(FieldPath::new("patch"), "...", error.to_string());
+    Status::invalid(subject, &[error])
+}
+
 fn refusal(error: &PatchError) -> Status {
     let text = error.to_string();
     match error.refusal() {
+        // Upstream says only the first half.
+        Refusal::UnprocessableEntity
+            if matches!(error, PatchError::Operation { .. } | PatchError::Test { .. }) =>
+        {
+            Status::unprocessable(format!(
+                "the server rejected our request due to an error in our request: {text}"
+            ))
+        }
         Refusal::BadRequest => Status::bad_request(text),
         Refusal::RequestEntityTooLarge => Status::entity_too_large(text),
         Refusal::UnprocessableEntity => Status::unprocessable(text),

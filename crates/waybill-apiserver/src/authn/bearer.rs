@@ -79,7 +79,7 @@ pub(crate) enum BearerError {
 }
 
 /// The bearer token of a request; other schemes are nobody's credentials here.
-pub(super) fn token(headers: &HeaderMap) -> Result<Option<&str>, BearerError> {
+pub(crate) fn token(headers: &HeaderMap) -> Result<Option<&str>, BearerError> {
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let value = value.to_str().map_err(|_| BearerError::NotText)?.trim();
     let Some((scheme, token)) = value.split_once(' ') else { return Ok(None) };

@@ -9,7 +9,7 @@ pub(crate) mod reconcile;
 use serde_json::{Map, Value, json};
 
 use super::{
-    MASTERS_GROUP,
+    MASTERS_GROUP, NODE_CLIENTS_GROUP,
     node::unconditional_rules,
     objects::GROUP,
     rule::{ALL, PolicyRule},
@@ -44,7 +44,7 @@ pub(crate) fn objects() -> Vec<Value> {
     objects
 }
 
-fn system_roles() -> [Value; 8] {
+fn system_roles() -> [Value; 9] {
     let health = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
     let discovery = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
     let metrics = [
@@ -85,7 +85,26 @@ fn system_roles() -> [Value; 8] {
         ),
         role("system:auth-delegator", &reviews),
         role("system:node", &unconditional_rules()),
+        role("system:kubelet-api-admin", &kubelet_rules()),
         role("system:kube-scheduler", &scheduler_rules()),
+    ]
+}
+
+/// The whole API of every node, for nodes that ask back whether their caller may use it.
+fn kubelet_rules() -> [PolicyRule; 3] {
+    let parts = [
+        "nodes/configz",
+        "nodes/healthz",
+        "nodes/log",
+        "nodes/metrics",
+        "nodes/pods",
+        "nodes/proxy",
+        "nodes/stats",
+    ];
+    [
+        PolicyRule::resources(&[CORE], &["nodes"], READ),
+        PolicyRule::resources(&[CORE], &["nodes"], &["proxy"]),
+        PolicyRule::resources(&[CORE], &parts, &[ALL]),
     ]
 }
 
@@ -159,7 +178,7 @@ fn view_rules() -> Vec<PolicyRule> {
     ]
 }
 
-fn bindings() -> [Value; 7] {
+fn bindings() -> [Value; 8] {
     let group = |name: &str| json!({"apiGroup": GROUP, "kind": "Group", "name": name});
     let user = |name: &str| json!({"apiGroup": GROUP, "kind": "User", "name": name});
     [
@@ -171,6 +190,7 @@ fn bindings() -> [Value; 7] {
             &[group(AUTHENTICATED_GROUP), group(UNAUTHENTICATED_GROUP)],
         ),
         binding("system:monitoring", &[group("system:monitoring")]),
+        binding("system:kubelet-api-admin", &[group(NODE_CLIENTS_GROUP)]),
         binding("system:kube-scheduler", &[user("system:kube-scheduler")]),
         binding("system:node", &[]),
     ]

@@ -68,9 +68,10 @@ struct Gathered<'a> {
 
 impl<'a> Gathered<'a> {
     fn add_selected(&mut self, roles: &'a BTreeMap<String, ClusterRole>, role: &ClusterRole) {
-        for selector in &role.aggregation_rule.cluster_role_selectors {
+        for selector in role.aggregation_rule.cluster_role_selectors.iter().flatten() {
             for (name, selected) in roles {
-                if !selector.matches(&selected.metadata.labels) || !self.seen.insert(name) {
+                let label = |key: &str| selected.metadata.labels.get(key).map(String::as_str);
+                if !selector.matches(label) || !self.seen.insert(name) {
                     continue;
                 }
                 if selected.is_aggregated() {
@@ -141,6 +142,27 @@ mod tests {
         check(&roles, "all", &["list", "get", "watch"]);
         assert_eq!(roles.aggregated_rules("a"), None);
         assert_eq!(roles.aggregated_rules("missing"), None);
+    }
+
+    /// Null reads as empty, and an empty selector selects everything, as upstream.
+    #[test]
+    fn a_selector_that_cannot_be_understood_selects_nothing() {
+        for (selector, verbs) in [
+            (json!({}), &["get"] as &[&str]),
+            (json!({"matchLabels": null, "matchExpressions": null}), &["get"]),
+            (json!({"matchExpressions": [{"key": "to", "operator": "Exists"}]}), &["get"]),
+            (json!({"matchExpressions": [{"key": "to", "operator": "Gt", "values": ["0"]}]}), &[]),
+            (json!({"matchExpressions": [{"key": "to", "operator": "In", "values": []}]}), &[]),
+            (json!({"matchLabels": {"to": 5}}), &[]),
+            (json!("to"), &[]),
+            (json!(null), &[]),
+        ] {
+            let mut all = aggregated("all", "", &[]);
+            all.aggregation_rule = serde_json::from_value(json!({
+                "clusterRoleSelectors": [selector]}))
+            .unwrap();
+            check(&roles([all, role("a", "x", &["get"])]), "all", verbs);
+        }
     }
 
     #[test]

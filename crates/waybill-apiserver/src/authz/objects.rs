@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{labels::LabelSelector, rule::PolicyRule};
+use super::rule::PolicyRule;
+use crate::selector::label::LabelSelector;
 
 /// The API group of the kinds.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
@@ -156,12 +157,21 @@ impl ClusterRole {
     }
 }
 
-/// Which roles' rules an aggregated role has.
+/// Which roles' rules an aggregated role has. A selector that cannot be understood selects nothing,
+/// so that it grants nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct AggregationRule {
-    #[serde(deserialize_with = "or_default")]
-    pub(super) cluster_role_selectors: Vec<LabelSelector>,
+    #[serde(deserialize_with = "selectors")]
+    pub(super) cluster_role_selectors: Vec<Option<LabelSelector>>,
+}
+
+fn selectors<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Option<LabelSelector>>, D::Error> {
+    let selectors: Option<Vec<Value>> = Deserialize::deserialize(deserializer)?;
+    let selectors = selectors.unwrap_or_default();
+    Ok(selectors.iter().map(|selector| LabelSelector::from_json(selector).ok()).collect())
 }
 
 /// Who has a role; with a namespace in its metadata, in that namespace only.

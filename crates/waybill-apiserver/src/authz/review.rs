@@ -13,7 +13,7 @@ use waybill_api::{
 };
 
 use self::spec::{AccessSpec, ReviewMetadata};
-use super::{Authorizer, Decision, node::node_of, rbac::Aggregate, rule::PolicyRule};
+use super::{Authorizer, Decision, FieldTerm, node::node_of, rbac::Aggregate, rule::PolicyRule};
 use crate::request::User;
 
 const GROUP: &str = "authorization.k8s.io";
@@ -166,7 +166,8 @@ impl ReviewError {
 
 /// Fills in the status of an access review that passed its checks.
 fn answer(authorizer: &Authorizer, user: &User, spec: &AccessSpec, mut review: Value) -> Value {
-    let (terms, parse_error) = spec.field_terms();
+    let (fields, parse_error) = spec.fields();
+    let terms = FieldTerm::all_of(&fields);
     let decision = spec.action().map(|action| authorizer.authorize(user, &action, &terms));
     let status = AccessStatus {
         allowed: decision.as_ref().is_some_and(Decision::is_allowed),

@@ -1,10 +1,23 @@
-//! An object as the cache keeps it: the bytes that clients get, and what selectors look at.
+//! An object as the cache keeps it: the bytes of the store, and what selectors look at.
+//!
+//! What clients get differs from what is stored by the `resourceVersion` alone, which is known only
+//! once the write is. So the bytes are held once, shared with the store, and the version is put in
+//! when they are copied into an answer.
 
-use std::collections::BTreeMap;
+use std::{fmt::Write, num::NonZeroUsize};
 
-use bytes::Bytes;
-use serde_json::Value;
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
 use waybill_core::id::ResourceVersion;
+
+use crate::{
+    document::{metadata, to_bytes, with_version},
+    selector::supported::SelectableFields,
+};
+
+/// More than the version takes with its name and quotes.
+const VERSION_ROOM: usize = 48;
 
 /// Namespace and name; objects without a namespace have an empty one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,51 +38,82 @@ impl ObjectKey {
 }
 
 /// One object at one revision.
-#[derive(Debug)]
+#[derive(Clone)]
 pub(crate) struct CachedObject {
     pub(crate) key: ObjectKey,
     pub(crate) revision: ResourceVersion,
-    /// The whole document with its `resourceVersion`.
-    pub(crate) json: Bytes,
-    pub(crate) labels: BTreeMap<String, String>,
+    stored: Bytes,
+    /// Where the version goes into `stored`; `None` if it is there already.
+    version_at: Option<NonZeroUsize>,
+    labels: Box<[(Box<str>, Box<str>)]>,
     /// What field selectors of this resource can ask for, beyond name and namespace.
-    pub(crate) fields: Vec<(&'static str, String)>,
+    fields: SelectableFields,
 }
 
 impl CachedObject {
-    /// Makes `document` ready to be served as of `revision`.
+    /// The object of the resource `plural` that was stored at `revision`.
     pub(crate) fn new(
-        mut document: Value,
+        plural: &str,
+        stored: Bytes,
         revision: ResourceVersion,
-        fields: impl FnOnce(&Value) -> Vec<(&'static str, String)>,
-    ) -> Self {
-        if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
-        }
-        let metadata = document.get("metadata");
-        let text = |field: &str| {
-            metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_str).unwrap_or("")
+    ) -> Result<Self, serde_json::Error> {
+        let document: Value = serde_json::from_slice(&stored)?;
+        let (key, labels) = (key_of(&document), labels_of(&document));
+        let fields = SelectableFields::read(plural, &document);
+        let version_at = version_at(&stored, &document);
+        let stored = match version_at {
+            Some(_) => stored,
+            // Not as we write it: by another program, or by an older version of this one.
+            None => to_bytes(&with_version(document, revision)),
         };
-        let labels = metadata
-            .and_then(|metadata| metadata.get("labels"))
-            .and_then(Value::as_object)
-            .map(|labels| {
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                labels.iter().map(|(key, value)| (key.clone(), text(value))).collect()
-            })
-            .unwrap_or_default();
-        Self {
-            key: ObjectKey::new(text("namespace"), text("name")),
-            revision,
-            json: Bytes::from(document.to_string()),
-            labels,
-            fields: fields(&document),
+        Ok(Self { key, revision, stored, version_at, labels, fields })
+    }
+
+    /// The same object at another revision.
+    pub(super) fn at(&self, revision: ResourceVersion) -> Self {
+        let mut object = Self { revision, ..self.clone() };
+        if self.version_at.is_none() {
+            object.stored = to_bytes(&with_version(self.document(), revision));
         }
+        object
+    }
+
+    /// The whole document with its `resourceVersion`, as clients get it.
+    pub(crate) fn json(&self) -> Bytes {
+        let mut json = BytesMut::with_capacity(self.json_room());
+        self.put_json(&mut json);
+        json.freeze()
+    }
+
+    /// Appends what [`Self::json`] returns.
+    pub(crate) fn put_json(&self, to: &mut BytesMut) {
+        let at = self.version_at.map_or(0, NonZeroUsize::get);
+        let (before, after) = self.stored.split_at_checked(at).unwrap_or_default();
+        to.put_slice(before);
+        if self.version_at.is_some() {
+            // Memory takes any text.
+            let _ = write!(to, "\"resourceVersion\":\"{}\",", self.revision);
+        }
+        to.put_slice(after);
+    }
+
+    /// At least as many bytes as [`Self::json`] has.
+    pub(crate) fn json_room(&self) -> usize {
+        self.stored.len() + VERSION_ROOM
     }
 
     /// The document, to be changed.
     pub(crate) fn document(&self) -> Value {
-        serde_json::from_slice(&self.json).unwrap_or_default()
+        let document: Value = serde_json::from_slice(&self.stored).unwrap_or_default();
+        match self.version_at {
+            Some(_) => with_version(document, self.revision),
+            None => document,
+        }
+    }
+
+    /// The value of a label.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.iter().find(|(label, _)| &**label == key).map(|(_, value)| &**value)
     }
 
     /// The value of a field that a selector asks for.
@@ -77,10 +121,123 @@ impl CachedObject {
         match name {
             "metadata.name" => Some(&self.key.name),
             "metadata.namespace" => Some(&self.key.namespace),
-            _ => {
-                let found = self.fields.iter().find(|(field, _)| *field == name);
-                found.map(|(_, value)| value.as_str())
-            }
+            _ => self.fields.get(name),
         }
+    }
+}
+
+/// Shows no content, which may be a Secret's.
+impl std::fmt::Debug for CachedObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CachedObject")
+            .field("key", &self.key)
+            .field("revision", &self.revision)
+            .finish_non_exhaustive()
+    }
+}
+
+fn key_of(document: &Value) -> ObjectKey {
+    ObjectKey::new(metadata(document, "namespace"), metadata(document, "name"))
+}
+
+fn labels_of(document: &Value) -> Box<[(Box<str>, Box<str>)]> {
+    let labels = document.pointer("/metadata/labels").and_then(Value::as_object);
+    let text = |value: &Value| value.as_str().unwrap_or_default().into();
+    labels.into_iter().flatten().map(|(key, value)| (key.as_str().into(), text(value))).collect()
+}
+
+/// Where the first member of `metadata` begins in `stored`, if a version can be put before it.
+fn version_at(stored: &[u8], document: &Value) -> Option<NonZeroUsize> {
+    #[derive(Deserialize)]
+    struct Parts<'a> {
+        #[serde(borrow)]
+        metadata: &'a RawValue,
+    }
+    let metadata = document.get("metadata")?.as_object()?;
+    if metadata.is_empty() || metadata.contains_key("resourceVersion") {
+        return None;
+    }
+    let parts: Parts<'_> = serde_json::from_slice(stored).ok()?;
+    // The text is a part of `stored`, and its first byte is the brace.
+    let offset = parts.metadata.get().as_ptr().addr().checked_sub(stored.as_ptr().addr())?;
+    NonZeroUsize::new(offset + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(stored: &str, shown: &str, held_once: bool) {
+        let bytes = Bytes::from(stored.to_owned());
+        let object = CachedObject::new("pods", bytes.clone(), 7.into()).unwrap();
+        assert_eq!(object.json(), shown);
+        assert!(object.json().len() <= object.json_room());
+        assert_eq!(object.document(), serde_json::from_str::<Value>(shown).unwrap());
+        assert_eq!(object.stored.as_ptr() == bytes.as_ptr(), held_once, "{stored}");
+        let later = object.at(12.into());
+        assert_eq!(later.document()["metadata"]["resourceVersion"], "12");
+        assert_eq!(later.stored.as_ptr() == bytes.as_ptr(), held_once, "{stored}");
+    }
+
+    #[test]
+    fn stored_bytes_are_served_with_their_version_and_held_once() {
+        check(
+            r#"{"kind":"Pod","metadata":{"name":"a"},"spec":{"x":{"metadata":{}}}}"#,
+            r#"{"kind":"Pod","metadata":{"resourceVersion":"7","name":"a"},"spec":{"x":{"metadata":{}}}}"#,
+            true,
+        );
+        // A text that looks like the place is none, and an inner object of that name neither.
+        check(
+            r#"{"data":{"metadata":{"a":"\"metadata\":{"}},"metadata":{"name":"a"}}"#,
+            r#"{"data":{"metadata":{"a":"\"metadata\":{"}},"metadata":{"resourceVersion":"7","name":"a"}}"#,
+            true,
+        );
+        check(
+            "{ \"metadata\" :\n { \"name\": \"a\" } }",
+            "{ \"metadata\" :\n {\"resourceVersion\":\"7\", \"name\": \"a\" } }",
+            true,
+        );
+    }
+
+    #[test]
+    fn what_others_stored_is_served_as_well() {
+        check(
+            r#"{"metadata":{"name":"a","resourceVersion":"3"}}"#,
+            r#"{"metadata":{"name":"a","resourceVersion":"7"}}"#,
+            false,
+        );
+        check(r#"{"metadata":{}}"#, r#"{"metadata":{"resourceVersion":"7"}}"#, false);
+        check(r#"{"spec":1}"#, r#"{"metadata":{"resourceVersion":"7"},"spec":1}"#, false);
+        check(
+            r#"{"metadata":{"name":"a"},"metadata":{"name":"b"}}"#,
+            r#"{"metadata":{"name":"b","resourceVersion":"7"}}"#,
+            false,
+        );
+        assert!(CachedObject::new("pods", Bytes::from_static(b"{"), 7.into()).is_err());
+    }
+
+    #[test]
+    fn selectors_see_names_labels_and_fields() {
+        let pod = json!({
+            "metadata": {"name": "a", "namespace": "n", "labels": {"x": "1", "y": ""}},
+            "spec": {"nodeName": "n1"},
+        });
+        let object = CachedObject::new("pods", Bytes::from(pod.to_string()), 7.into()).unwrap();
+        assert_eq!((object.label("x"), object.label("y")), (Some("1"), Some("")));
+        assert_eq!(object.label("z"), None);
+        assert_eq!(object.field("metadata.namespace"), Some("n"));
+        assert_eq!(object.field("spec.nodeName"), Some("n1"));
+        assert_eq!(object.field("status.phase"), Some(""));
+        assert_eq!(object.field("spec.image"), None);
+    }
+
+    #[test]
+    fn debug_output_never_shows_content() {
+        let stored = Bytes::from_static(br#"{"metadata":{"name":"a"},"data":{"k":"hunter2"}}"#);
+        let object = CachedObject::new("secrets", stored, 7.into()).unwrap();
+        assert!(!format!("{object:?}").contains("hunter2"));
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use waybill_core::id::ResourceVersion;
 
@@ -35,10 +36,8 @@ pub(crate) struct ObjectChange {
     pub(crate) revision: ResourceVersion,
     /// The object after the change, or the last state of a deleted one.
     pub(crate) object: Arc<CachedObject>,
-    previous: Option<Arc<CachedObject>>,
+    pub(super) previous: Option<Arc<CachedObject>>,
     kind: ChangeKind,
-    /// The event as most watchers get it, made once for all of them.
-    line: OnceLock<Bytes>,
     /// The object for watches whose selection it leaves.
     left: OnceLock<Arc<CachedObject>>,
 }
@@ -52,17 +51,11 @@ impl ObjectChange {
         let (object, kind) = match (&old, new) {
             (None, Some(new)) => (new, ChangeKind::Added),
             (Some(_), Some(new)) => (new, ChangeKind::Modified),
-            (Some(old), None) => (Arc::new(deleted(old, revision)), ChangeKind::Deleted),
+            // It is shown as it last was, at the revision of its deletion.
+            (Some(old), None) => (Arc::new(old.at(revision)), ChangeKind::Deleted),
             (None, None) => return None,
         };
-        Some(Self {
-            revision,
-            object,
-            previous: old,
-            kind,
-            line: OnceLock::new(),
-            left: OnceLock::new(),
-        })
+        Some(Self { revision, object, previous: old, kind, left: OnceLock::new() })
     }
 
     /// What a watch that sees only what `keep` lets through is told, if anything.
@@ -82,58 +75,92 @@ impl ObjectChange {
     pub(crate) fn object_as(&self, kind: ChangeKind) -> &CachedObject {
         match (&self.previous, kind) {
             (Some(previous), ChangeKind::Deleted) if self.kind == ChangeKind::Modified => {
-                self.left.get_or_init(|| Arc::new(deleted(previous, self.revision)))
+                self.left.get_or_init(|| Arc::new(previous.at(self.revision)))
             }
             _ => &self.object,
         }
     }
+}
+
+/// A change on its way to everyone who watches. The history keeps the change alone.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) change: Arc<ObjectChange>,
+    /// The event as most watchers get it, made once for all of them.
+    line: OnceLock<Bytes>,
+}
+
+impl Told {
+    pub(super) fn new(change: Arc<ObjectChange>) -> Self {
+        Self { change, line: OnceLock::new() }
+    }
 
     /// The event as one line of a watch response.
     pub(crate) fn line(&self, kind: ChangeKind) -> Bytes {
-        if kind == self.kind {
-            self.line.get_or_init(|| event_line(kind, &self.object.json)).clone()
+        if kind == self.change.kind {
+            self.line.get_or_init(|| object_line(kind, &self.change.object)).clone()
         } else {
-            event_line(kind, &self.object_as(kind).json)
+            object_line(kind, self.change.object_as(kind))
         }
     }
 }
 
 /// `{"type":…,"object":…}` and a line break.
 pub(crate) fn event_line(kind: ChangeKind, object: &[u8]) -> Bytes {
-    let mut line = BytesMut::with_capacity(object.len() + 40);
+    line(kind, object.len(), |line| line.put_slice(object))
+}
+
+/// The same of an object as it is stored.
+pub(crate) fn object_line(kind: ChangeKind, object: &CachedObject) -> Bytes {
+    line(kind, object.json_room(), |line| object.put_json(line))
+}
+
+fn line(kind: ChangeKind, room: usize, put_object: impl FnOnce(&mut BytesMut)) -> Bytes {
+    let mut line = BytesMut::with_capacity(room + 40);
     line.put_slice(b"{\"type\":\"");
     line.put_slice(kind.as_str().as_bytes());
     line.put_slice(b"\",\"object\":");
-    line.put_slice(object);
+    put_object(&mut line);
     line.put_slice(b"}\n");
     line.freeze()
 }
 
 /// First what has happened already, then what happens.
 pub(crate) struct Watcher {
+    after: ResourceVersion,
     past: VecDeque<Arc<ObjectChange>>,
-    live: mpsc::Receiver<Arc<ObjectChange>>,
+    live: mpsc::Receiver<Arc<Told>>,
 }
 
 impl Watcher {
     pub(super) fn new(
+        after: ResourceVersion,
         past: VecDeque<Arc<ObjectChange>>,
-        live: mpsc::Receiver<Arc<ObjectChange>>,
+        live: mpsc::Receiver<Arc<Told>>,
     ) -> Self {
-        Self { past, live }
+        Self { after, past, live }
     }
 
     /// The next change; `None` when this watcher was cut off.
-    pub(crate) async fn next(&mut self) -> Option<Arc<ObjectChange>> {
-        match self.past.pop_front() {
-            Some(change) => Some(change),
-            None => self.live.recv().await,
+    pub(crate) async fn next(&mut self) -> Option<Arc<Told>> {
+        loop {
+            let told = match self.past.pop_front() {
+                Some(change) => Arc::new(Told::new(change)),
+                None => self.live.recv().await?,
+            };
+            if told.change.revision > self.after {
+                return Some(told);
+            }
         }
     }
-}
 
-/// A deleted object is shown as it last was, at the revision of its deletion.
-fn deleted(old: &CachedObject, revision: ResourceVersion) -> CachedObject {
-    let fields = old.fields.clone();
-    CachedObject::new(old.document(), revision, |_| fields)
+    /// The next change if it is there already.
+    pub(crate) fn ready(&mut self) -> Option<Arc<Told>> {
+        self.next().now_or_never().flatten()
+    }
+
+    /// Changes up to here are not shown.
+    pub(crate) fn after(&self) -> ResourceVersion {
+        self.after
+    }
 }

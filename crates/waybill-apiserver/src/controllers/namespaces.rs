@@ -32,8 +32,8 @@ pub(super) async fn run(api: Arc<Api>, ca_certificate: String) {
         }
         loop {
             match tokio::time::timeout(ROUND, watcher.next()).await {
-                Ok(Some(change)) => {
-                    if let Some(namespace) = cache.get(&change.object.key) {
+                Ok(Some(told)) => {
+                    if let Some(namespace) = cache.get(&told.change.object.key) {
                         tend(&api, &namespace, &ca_certificate).await;
                     }
                 }

@@ -11,7 +11,7 @@ use super::{basics::create_missing, system_user};
 use crate::{
     api::Api,
     cache::{Cache, CachedObject, ObjectChange, Watcher},
-    document::{at, at_mut, put, time},
+    document::{at, at_mut, items, put, time},
     query::DryRun,
     registry::find,
     rest::{Change, Part},
@@ -37,8 +37,8 @@ pub(super) async fn run(api: Arc<Api>) {
                 carry_out(&api, &mut scheduler, &decision).await;
             }
             let heard = tokio::select! {
-                change = pod_changes.next() => change.map(|change| {
-                    follow(pods, &change, |gone| match gone {
+                change = pod_changes.next() => change.map(|told| {
+                    follow(pods, &told.change, |gone| match gone {
                         Ok(pod) => note_pod(&mut scheduler, &pod),
                         Err(pod) => scheduler.pod_deleted(&PodKey {
                             namespace: pod.key.namespace.to_string(),
@@ -46,8 +46,8 @@ pub(super) async fn run(api: Arc<Api>) {
                         }),
                     });
                 }),
-                change = node_changes.next() => change.map(|change| {
-                    follow(nodes, &change, |gone| match gone {
+                change = node_changes.next() => change.map(|told| {
+                    follow(nodes, &told.change, |gone| match gone {
                         Ok(node) => note_node(&mut scheduler, &node),
                         Err(node) => scheduler.node_deleted(&node.key.name),
                     });
@@ -98,6 +98,9 @@ fn note_node(scheduler: &mut Scheduler, node: &CachedObject) {
 }
 
 async fn carry_out(api: &Arc<Api>, scheduler: &mut Scheduler, decision: &Decision) {
+    if is_said(api, decision) {
+        return;
+    }
     let result = match decision {
         Decision::Bind { pod, node } => bind(api, pod, node).await,
         Decision::Unschedulable { .. } | Decision::Gated { .. } => say(api, decision).await,
@@ -125,6 +128,20 @@ async fn bind(api: &Arc<Api>, pod: &PodRef, node: &str) -> Result<(), Status> {
         "target": {"kind": "Node", "name": node},
     });
     api.bind_pod(&route, &system_user(USER), &binding, DryRun::No).await
+}
+
+/// Whether the pod tells already why it waits. Who starts over decides on every pod anew.
+fn is_said(api: &Arc<Api>, decision: &Decision) -> bool {
+    let Some(condition) = decision.condition() else { return false };
+    let Ok(pod) = route(decision.pod()).and_then(|route| api.reader.get(&route)) else {
+        return false;
+    };
+    let wanted = serde_json::to_value(&condition).unwrap_or_default();
+    items(&pod.document(), "/status/conditions").iter().any(|known| {
+        ["/type", "/status", "/reason", "/message"]
+            .iter()
+            .all(|field| at(known, field) == at(&wanted, field))
+    })
 }
 
 /// Sets the condition that tells why a pod waits.

@@ -18,6 +18,8 @@ pub(crate) struct Answer {
     pub(crate) content_type: &'static str,
     pub(crate) body: AnswerBody,
     pub(crate) warnings: Vec<String>,
+    /// When to try again, in seconds; 0 means not said.
+    pub(crate) retry_after: u32,
 }
 
 pub(crate) enum AnswerBody {
@@ -35,6 +37,7 @@ impl Answer {
             content_type: "application/json",
             body: AnswerBody::Bytes(bytes),
             warnings: Vec::new(),
+            retry_after: 0,
         }
     }
 
@@ -56,8 +59,10 @@ impl Answer {
 
     pub(crate) fn status(status: &Status) -> Self {
         let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after = status.details().map_or(0, |details| details.retry_after_seconds);
         // A status is made of texts and numbers; it can always be written.
-        Self::json(code, Bytes::from(serde_json::to_vec(status).unwrap_or_default()))
+        let body = Bytes::from(serde_json::to_vec(status).unwrap_or_default());
+        Self { retry_after, ..Self::json(code, body) }
     }
 
     pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
@@ -77,6 +82,9 @@ impl Answer {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Ok(id) = HeaderValue::from_str(audit_id) {
             headers.insert("audit-id", id);
+        }
+        if self.retry_after > 0 {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after));
         }
         for warning in &self.warnings {
             if let Some(value) = warning_header(warning) {

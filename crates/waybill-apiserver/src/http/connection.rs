@@ -27,12 +27,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use waybill_stream::long_target::{HTTP1_BUFFER, LongTargetIo};
 
 use super::body::Body;
-use crate::{
-    authn::Peer,
-    proxy::long_target::{HTTP1_BUFFER, LongTargetIo},
-};
+use crate::authn::Peer;
 
 /// How often a silent HTTP/2 client is asked whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);

@@ -9,20 +9,13 @@ use waybill_api::{
     names::config_map_key_faults,
 };
 
-use super::{Context, Generation, Kind, NameRule, Scope, Shape, Status, document::Field};
+use super::{Context, Kind, Shape, document::Field};
 
 pub(super) struct ConfigMap;
 
 impl Kind for ConfigMap {
     fn shape(&self) -> Shape {
-        Shape {
-            scope: Scope::Namespaced,
-            names: NameRule::Subdomain,
-            generation: Generation::Unused,
-            status: Status::Absent,
-            create_on_update: false,
-            unconditional_update: true,
-        }
+        Shape::NAMESPACED
     }
 
     fn check(&self, object: Field<'_, '_>, _context: &Context, errors: &mut ErrorList) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use waybill_api::field::{ErrorList, FieldError};
 
 use super::{
-    Context, Generation, Kind, NameRule, Scope, Shape, Status,
+    Context, Generation, Kind, Shape,
     document::{Field, fill, fill_text, object_mut, same},
 };
 
@@ -14,14 +14,7 @@ pub(super) struct CsiDriver;
 
 impl Kind for CsiDriver {
     fn shape(&self) -> Shape {
-        Shape {
-            scope: Scope::Cluster,
-            names: NameRule::Subdomain,
-            generation: Generation::OfSpec,
-            status: Status::Absent,
-            create_on_update: false,
-            unconditional_update: false,
-        }
+        Shape { generation: Generation::OfSpec, unconditional_update: false, ..Shape::CLUSTER }
     }
 
     fn default(&self, object: &mut Value) {

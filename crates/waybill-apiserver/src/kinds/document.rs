@@ -36,6 +36,11 @@ impl<'v, 'w> Field<'v, 'w> {
         Field { value: member(self.value, name), way: Way::Child(&self.way, name) }
     }
 
+    /// Another value that is to be judged as if it stood here.
+    pub(crate) fn holding<'n>(&self, value: &'n Value) -> Field<'n, 'w> {
+        Field { value, way: self.way }
+    }
+
     /// The items of this list.
     pub(crate) fn items(&self) -> impl Iterator<Item = Field<'v, '_>> {
         let items = self.value.as_array().map_or(&[][..], Vec::as_slice);
@@ -143,6 +148,11 @@ impl<'v, 'w> Field<'v, 'w> {
     /// The fault that nothing has this name.
     pub(crate) fn not_found(&self) -> FieldError {
         FieldError::not_found(self.path(), self.text())
+    }
+
+    /// As [`Field::not_supported`], with another value in the message.
+    pub(crate) fn invalid_choice(&self, value: &str, supported: &[&str]) -> FieldError {
+        FieldError::not_supported(self.path(), value, supported)
     }
 
     /// The fault that it is none of `supported`.

@@ -8,20 +8,13 @@ use waybill_api::{
     names::qualified_name_faults,
 };
 
-use super::{Context, Generation, Kind, NameRule, Scope, Shape, Status, document::Field};
+use super::{Context, Kind, Shape, document::Field};
 
 pub(super) struct Event;
 
 impl Kind for Event {
     fn shape(&self) -> Shape {
-        Shape {
-            scope: Scope::Namespaced,
-            names: NameRule::Subdomain,
-            generation: Generation::Unused,
-            status: Status::Absent,
-            create_on_update: true,
-            unconditional_update: true,
-        }
+        Shape { create_on_update: true, ..Shape::NAMESPACED }
     }
 
     fn check(&self, object: Field<'_, '_>, _context: &Context, errors: &mut ErrorList) {

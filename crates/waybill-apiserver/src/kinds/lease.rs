@@ -2,20 +2,17 @@
 
 use waybill_api::field::ErrorList;
 
-use super::{Context, Generation, Kind, NameRule, Scope, Shape, Status, document::Field};
+use super::{Context, Kind, Shape, document::Field};
 
 pub(super) struct Lease;
 
 impl Kind for Lease {
     fn shape(&self) -> Shape {
         Shape {
-            scope: Scope::Namespaced,
-            names: NameRule::Subdomain,
-            generation: Generation::Unused,
-            status: Status::Absent,
             create_on_update: true,
             // A lease is for those who know what they replace.
             unconditional_update: false,
+            ..Shape::NAMESPACED
         }
     }
 

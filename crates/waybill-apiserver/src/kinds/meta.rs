@@ -112,16 +112,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kinds::Scope;
 
-    const SHAPE: Shape = Shape {
-        scope: Scope::Namespaced,
-        names: NameRule::Subdomain,
-        generation: Generation::OfSpec,
-        status: Status::Subresource,
-        create_on_update: false,
-        unconditional_update: true,
-    };
+    const SHAPE: Shape =
+        Shape { generation: Generation::OfSpec, status: Status::Subresource, ..Shape::NAMESPACED };
 
     #[test]
     fn a_prefix_may_end_in_a_dash() {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use waybill_api::{field::ErrorList, names::qualified_name_faults};
 
 use super::{
-    Context, Generation, Kind, NameRule, Scope, Shape, Status,
+    Context, Kind, NameRule, Shape, Status,
     document::{Field, keep, member, object_mut, put, text},
     meta,
 };
@@ -13,14 +13,7 @@ pub(super) struct Namespace;
 
 impl Kind for Namespace {
     fn shape(&self) -> Shape {
-        Shape {
-            scope: Scope::Cluster,
-            names: NameRule::Label,
-            generation: Generation::Unused,
-            status: Status::Subresource,
-            create_on_update: false,
-            unconditional_update: true,
-        }
+        Shape { names: NameRule::Label, status: Status::Subresource, ..Shape::CLUSTER }
     }
 
     /// Every namespace can be selected by a label with its name.

@@ -4,7 +4,7 @@ use serde_json::Value;
 use waybill_api::field::ErrorList;
 
 use super::{
-    Context, Generation, Kind, NameRule, Scope, Shape, Status,
+    Context, Kind, Shape, Status,
     document::{Field, fill, member},
     taint::check_taints,
 };
@@ -14,13 +14,9 @@ pub(super) struct Node;
 impl Kind for Node {
     fn shape(&self) -> Shape {
         Shape {
-            scope: Scope::Cluster,
-            names: NameRule::Subdomain,
-            generation: Generation::Unused,
             // A node registers itself with all that it knows.
             status: Status::AtCreation,
-            create_on_update: false,
-            unconditional_update: true,
+            ..Shape::CLUSTER
         }
     }
 

@@ -1,12 +1,16 @@
 //! Pods.
 
+mod affinity;
 mod binding;
+mod claims;
 mod container;
 mod defaults;
+mod dns;
 mod env;
 mod ephemeral;
 mod handler;
 mod mount;
+mod os;
 mod qos;
 mod resources;
 mod security;
@@ -31,7 +35,7 @@ pub(super) use self::{
     spec::check_spec,
 };
 use super::{
-    Context, Generation, Kind, NameRule, Scope, Shape, Status,
+    Context, Generation, Kind, Shape, Status,
     document::{Field, fill, keep, member, object_mut, put},
     meta,
 };
@@ -40,14 +44,7 @@ pub(super) struct Pod;
 
 impl Kind for Pod {
     fn shape(&self) -> Shape {
-        Shape {
-            scope: Scope::Namespaced,
-            names: NameRule::Subdomain,
-            generation: Generation::OfSpec,
-            status: Status::Subresource,
-            create_on_update: false,
-            unconditional_update: true,
-        }
+        Shape { generation: Generation::OfSpec, status: Status::Subresource, ..Shape::NAMESPACED }
     }
 
     fn default(&self, object: &mut Value) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 use waybill_api::{field::ErrorList, pod::drop_disabled_fields};
 
 use super::{
-    Context, Generation, Kind, NameRule, Scope, Shape, Status,
+    Context, Kind, Shape,
     document::{Field, object_mut},
     meta, pod,
 };
@@ -13,14 +13,7 @@ pub(super) struct PodTemplate;
 
 impl Kind for PodTemplate {
     fn shape(&self) -> Shape {
-        Shape {
-            scope: Scope::Namespaced,
-            names: NameRule::Subdomain,
-            generation: Generation::Unused,
-            status: Status::Absent,
-            create_on_update: false,
-            unconditional_update: true,
-        }
+        Shape::NAMESPACED
     }
 
     fn default(&self, object: &mut Value) {

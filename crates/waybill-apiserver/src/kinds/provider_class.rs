@@ -6,20 +6,13 @@ use waybill_api::{
     provider_class::{self, ProviderClass as Class},
 };
 
-use super::{Context, Generation, Kind, NameRule, Scope, Shape, Status, meta};
+use super::{Context, Generation, Kind, Shape, meta};
 
 pub(super) struct ProviderClass;
 
 impl Kind for ProviderClass {
     fn shape(&self) -> Shape {
-        Shape {
-            scope: Scope::Cluster,
-            names: NameRule::Subdomain,
-            generation: Generation::OfSpec,
-            status: Status::Absent,
-            create_on_update: false,
-            unconditional_update: true,
-        }
+        Shape { generation: Generation::OfSpec, ..Shape::CLUSTER }
     }
 
     fn validate_create(&self, object: &Value, _context: &Context) -> ErrorList {

@@ -2,7 +2,9 @@
 
 use waybill_api::field::ErrorList;
 
-use super::{Context, Generation, Kind, NameRule, Scope, Shape, Status, document::Field};
+use super::{
+    Context, Kind, NameRule, Scope, Shape, document::Field, selector::check_label_selector,
+};
 
 pub(super) struct ClusterRole;
 pub(super) struct Role;
@@ -22,6 +24,9 @@ impl Kind for ClusterRole {
             errors.push(selectors.required(
                 "at least one clusterRoleSelector required if aggregationRule is non-nil",
             ));
+        }
+        for selector in selectors.items() {
+            check_label_selector(selector, errors);
         }
     }
 }
@@ -44,14 +49,7 @@ impl Kind for Role {
 
 /// The kinds of RBAC differ in scope only.
 pub(super) fn rbac_shape(scope: Scope) -> Shape {
-    Shape {
-        scope,
-        names: NameRule::PathSegment,
-        generation: Generation::Unused,
-        status: Status::Absent,
-        create_on_update: true,
-        unconditional_update: true,
-    }
+    Shape { scope, names: NameRule::PathSegment, create_on_update: true, ..Shape::NAMESPACED }
 }
 
 fn check_rule(rule: Field<'_, '_>, errors: &mut ErrorList) {
@@ -119,6 +117,16 @@ mod tests {
             &ClusterRole,
             &role,
             &["aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSel"],
+        );
+        let selector = json!({"matchExpressions": [{"key": "a", "operator": "Odd"}]});
+        let role = json!({"metadata": {"name": "a"},
+            "aggregationRule": {"clusterRoleSelectors": [selector]}});
+        check_create(
+            &ClusterRole,
+            &role,
+            &[
+                "aggregationRule.clusterRoleSelectors[0].matchExpressions[0].operator: Invalid value",
+            ],
         );
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use waybill_api::field::{ErrorList, FieldError};
 
 use super::{
-    Context, Generation, Kind, NameRule, Scope, Shape, Status,
+    Context, Kind, Shape,
     config_map::{MAX_BYTES, REDACTED, check_immutable, check_key, decoded_len},
     document::{Field, fill_text, object_mut, put},
 };
@@ -14,14 +14,7 @@ pub(super) struct Secret;
 
 impl Kind for Secret {
     fn shape(&self) -> Shape {
-        Shape {
-            scope: Scope::Namespaced,
-            names: NameRule::Subdomain,
-            generation: Generation::Unused,
-            status: Status::Absent,
-            create_on_update: false,
-            unconditional_update: true,
-        }
+        Shape::NAMESPACED
     }
 
     fn default(&self, object: &mut Value) {

@@ -18,7 +18,10 @@ const MAX_DEPTH: usize = 127;
 
 /// Applies `patch` to `to`.
 pub(super) fn apply(patch: &[u8], to: &Value) -> Result<Value, PatchError> {
-    let Patch(operations) = serde_json::from_slice(patch).map_err(PatchError::Malformed)?;
+    // Of fields that stand twice the last one counts, as everywhere; read directly they would fail.
+    let Patch(operations) = serde_json::from_slice::<Value>(patch)
+        .and_then(serde_json::from_value)
+        .map_err(PatchError::Malformed)?;
     let count = operations.len();
     if count > MAX_OPERATIONS {
         return Err(PatchError::TooManyOperations { count, limit: MAX_OPERATIONS });

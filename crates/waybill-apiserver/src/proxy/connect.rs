@@ -15,13 +15,9 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use waybill_stream::long_target::{HTTP1_BUFFER, TargetWriter};
 
-use super::{
-    NodeProxy,
-    address::NodeAddress,
-    long_target::{HTTP1_BUFFER, TargetWriter},
-    target::NodeTarget,
-};
+use super::{NodeProxy, address::NodeAddress, target::NodeTarget};
 
 /// TLS for talking to nodes: their certificates must come from `roots`, and ours is presented.
 pub(crate) fn node_tls(

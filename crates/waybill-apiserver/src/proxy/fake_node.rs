@@ -25,12 +25,9 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use waybill_stream::long_target::{HTTP1_BUFFER, LongTargetIo, query};
 
-use super::{
-    ProxyBody,
-    connect::node_tls,
-    long_target::{HTTP1_BUFFER, LongTargetIo, query},
-};
+use super::{ProxyBody, connect::node_tls};
 
 /// Issues the certificates of one test.
 pub(super) struct Authority {

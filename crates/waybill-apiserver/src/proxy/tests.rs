@@ -26,13 +26,13 @@ use waybill_api::{
     gates::{FeatureGate, FeatureGates},
 };
 use waybill_core::id::AuditId;
+use waybill_stream::long_target::{HTTP1_BUFFER, LongTargetIo, REQUEST_LINE_LIMIT, query};
 
 use super::{
     NodeProxy, ProxyBody, ProxyLimits,
     address::NodeAddress,
     exec::ExecPlan,
     fake_node::{Authority, FakeNode, Script, Seen},
-    long_target::{HTTP1_BUFFER, LongTargetIo, REQUEST_LINE_LIMIT, query},
     options::PodLogOptions,
     splice::{EndCause, IdleLimits, StreamEnd},
     target::{NodeTarget, PodPath},

@@ -5,18 +5,21 @@ use jiff::Timestamp;
 use serde_json::json;
 use waybill_api::status::Status;
 
-use super::{Reader, Selection, pages::Page, view::View};
+use super::{From, Reader, Selection, pages::Page, view::View};
 use crate::{
+    cache::{Cache, CachedObject, Listing},
     document::put,
-    query::{From, Query},
+    query::Query,
     registry::Resource,
+    request::User,
     route::ResourceRoute,
 };
 
 impl Reader {
-    /// The list that `query` asks for, as the body of the answer.
-    pub(crate) fn list(
+    /// The list that `query` of `user` asks for, as the body of the answer.
+    pub(crate) async fn list(
         &self,
+        user: &User,
         route: &ResourceRoute,
         query: &Query,
         view: &View,
@@ -32,13 +35,12 @@ impl Reader {
             query.text("labelSelector"),
             query.text("fieldSelector")
         );
+        let from = From::parse_list(query)?;
         let page = match query.text("continue") {
             "" => {
-                let from = From::parse(query)?;
-                let listing = cache
-                    .list(&route.namespace, None, usize::MAX, |object| selection.selects(object));
-                check_state(from, listing.revision)?;
-                self.pages.first(subject, listing.objects, listing.revision, limit, now)
+                self.wait_for(from).await?;
+                let listing = listing(cache, from, &selection)?;
+                self.pages.first(&user.name, subject, listing, limit, now)
             }
             token => self.pages.next(&subject, token, limit, now)?,
         };
@@ -60,14 +62,14 @@ pub(super) fn plain_list(
         resource.kind,
         resource.api_version()
     );
-    let size: usize = page.objects.iter().map(|object| object.json.len() + 1).sum();
+    let size: usize = page.objects.iter().map(|object| object.json_room() + 1).sum();
     let mut body = BytesMut::with_capacity(head.len() + size + 2);
     body.put_slice(head.as_bytes());
     for (position, object) in page.objects.iter().enumerate() {
         if position > 0 {
             body.put_u8(b',');
         }
-        body.put_slice(&object.json);
+        object.put_json(&mut body);
     }
     body.put_slice(b"]}");
     body.freeze()
@@ -84,17 +86,16 @@ pub(super) fn list_metadata(page: &Page, remaining: Option<usize>) -> serde_json
     metadata
 }
 
-/// We have one state, the newest; a client may ask for a newer one or for exactly an older one.
-fn check_state(from: From, revision: waybill_core::id::ResourceVersion) -> Result<(), Status> {
+/// The objects as of the state that `from` wants, which has been reached.
+fn listing(cache: &Cache, from: From, selection: &Selection) -> Result<Listing, Status> {
+    let (namespace, keep) =
+        (&selection.namespace, |object: &CachedObject| selection.selects(object));
     match from {
-        From::Newest | From::Any => Ok(()),
-        From::NotOlderThan(wanted) if wanted <= revision => Ok(()),
-        From::Exact(wanted) if wanted == revision => Ok(()),
-        From::Exact(wanted) if wanted < revision => Err(Status::expired(format!(
-            "The resourceVersion for the provided list is too old: {wanted}"
-        ))),
-        From::NotOlderThan(wanted) | From::Exact(wanted) => Err(Status::timeout(format!(
-            "Too large resource version: {wanted}, current: {revision}"
-        ))),
+        From::Newest | From::Any | From::NotOlderThan(_) => {
+            Ok(cache.list(namespace, None, usize::MAX, keep))
+        }
+        From::Exact(version) => cache
+            .list_at(version, namespace, keep)
+            .map_err(|_| Status::expired("The resourceVersion for the provided list is too old.")),
     }
 }

@@ -1,10 +1,11 @@
 //! Lists in pages: each page is a piece of the same moment.
 //!
 //! The first page keeps the whole list, which is a vector of pointers, and hands out a token for the
-//! rest. Tokens live for a few minutes; after that the client is told to start again.
+//! rest. Tokens live for a few minutes; after that the client is told to start again. When there are
+//! too many lists, whoever began the most pays, so nobody ends the lists of others.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -15,10 +16,10 @@ use uuid::Uuid;
 use waybill_api::status::Status;
 use waybill_core::id::ResourceVersion;
 
-use crate::cache::CachedObject;
+use crate::cache::{CachedObject, Listing};
 
-/// Lists that can be in progress at once; the oldest gives way.
-const KEPT: usize = 64;
+/// Lists that can be in progress at once.
+const KEPT: usize = 256;
 
 /// How long the rest of a list can be asked for.
 const LIFE: SignedDuration = SignedDuration::from_secs(300);
@@ -29,6 +30,8 @@ pub(crate) struct Pages(Mutex<VecDeque<Begun>>);
 
 struct Begun {
     id: Uuid,
+    /// Who began it.
+    user: String,
     /// What was listed; the rest of it is of no use to whoever may list something else.
     subject: String,
     until: Timestamp,
@@ -46,20 +49,22 @@ pub(crate) struct Page {
 }
 
 impl Pages {
-    /// The first page of a list of `subject`.
+    /// The first page of a list of `subject` that `user` begins.
     pub(crate) fn first(
         &self,
+        user: &str,
         subject: String,
-        objects: Vec<Arc<CachedObject>>,
-        revision: ResourceVersion,
+        listing: Listing,
         limit: usize,
         now: Timestamp,
     ) -> Page {
+        let Listing { objects, revision } = listing;
         if limit == 0 || objects.len() <= limit {
             return Page { objects, revision, next: String::new(), remaining: 0 };
         }
         let begun = Begun {
             id: Uuid::new_v4(),
+            user: user.to_owned(),
             subject,
             until: now.checked_add(LIFE).unwrap_or(now),
             listing: objects.into(),
@@ -67,8 +72,11 @@ impl Pages {
         };
         let page = begun.page(0, limit);
         let mut all = self.lock();
-        if all.len() >= KEPT {
-            all.pop_front();
+        all.retain(|begun| begun.until > now);
+        if all.len() >= KEPT
+            && let Some(given_up) = given_up(&all, user)
+        {
+            all.remove(given_up);
         }
         all.push_back(begun);
         page
@@ -115,6 +123,19 @@ impl Begun {
     }
 }
 
+/// Which list ends so that `user` can begin another: the oldest of those who have the most, and of
+/// their own if they are among them.
+fn given_up(all: &VecDeque<Begun>, user: &str) -> Option<usize> {
+    let mut counts = HashMap::from([(user, 1)]);
+    for begun in all {
+        *counts.entry(&begun.user).or_default() += 1;
+    }
+    let most = counts.values().max().copied();
+    let has_most = |begun: &Begun| counts.get(begun.user.as_str()).copied() == most;
+    let own = all.iter().position(|begun| begun.user == user && has_most(begun));
+    own.or_else(|| all.iter().position(has_most))
+}
+
 fn token(id: Uuid, start: usize) -> String {
     URL_SAFE_NO_PAD.encode(json!({"list": id.to_string(), "start": start}).to_string())
 }
@@ -129,13 +150,14 @@ fn parse_token(token: &str) -> Option<(Uuid, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::to_bytes;
 
-    fn objects(count: usize) -> Vec<Arc<CachedObject>> {
+    fn listing(count: usize, revision: u64) -> Listing {
         let object = |number: usize| {
             let document = json!({"metadata": {"name": format!("o{number:03}")}});
-            Arc::new(CachedObject::new(document, 1.into(), |_| Vec::new()))
+            Arc::new(CachedObject::new("pods", to_bytes(&document), 1.into()).unwrap())
         };
-        (0..count).map(object).collect()
+        Listing { objects: (0..count).map(object).collect(), revision: revision.into() }
     }
 
     fn at(second: i64) -> Timestamp {
@@ -145,7 +167,7 @@ mod tests {
     #[test]
     fn pages_cover_the_list_once() {
         let pages = Pages::default();
-        let mut page = pages.first(String::new(), objects(25), 7.into(), 10, at(0));
+        let mut page = pages.first("u", String::new(), listing(25, 7), 10, at(0));
         let mut names = Vec::new();
         let mut sizes = Vec::new();
         loop {
@@ -165,7 +187,7 @@ mod tests {
     #[test]
     fn old_and_bad_tokens_are_refused() {
         let pages = Pages::default();
-        let page = pages.first(String::new(), objects(3), 1.into(), 1, at(0));
+        let page = pages.first("u", String::new(), listing(3, 1), 1, at(0));
         assert_eq!(pages.next("", &page.next, 1, at(301)).err().unwrap().code(), 410);
         assert_eq!(pages.next("", "nonsense", 1, at(0)).err().unwrap().code(), 400);
     }
@@ -173,7 +195,37 @@ mod tests {
     #[test]
     fn a_list_that_fits_has_one_page() {
         let pages = Pages::default();
-        assert_eq!(pages.first(String::new(), objects(3), 1.into(), 3, at(0)).next, "");
-        assert_eq!(pages.first(String::new(), objects(3), 1.into(), 0, at(0)).next, "");
+        assert_eq!(pages.first("u", String::new(), listing(3, 1), 3, at(0)).next, "");
+        assert_eq!(pages.first("u", String::new(), listing(3, 1), 0, at(0)).next, "");
+    }
+
+    #[test]
+    fn nobody_ends_the_lists_of_others() {
+        let pages = Pages::default();
+        let begin = |user: &str| pages.first(user, String::new(), listing(2, 1), 1, at(0)).next;
+        let goes_on = |token: &str| pages.next("", token, 1, at(1)).is_ok();
+        let modest = begin("modest");
+        let first = begin("greedy");
+        let tokens: Vec<_> = (0..2 * KEPT).map(|_| begin("greedy")).collect();
+        assert!(goes_on(&modest) && !goes_on(&first));
+        assert!(goes_on(tokens.last().unwrap()));
+        // Others find their place at the cost of whoever has the most.
+        let others: Vec<_> = (0..KEPT - 2).map(|number| begin(&format!("u{number}"))).collect();
+        assert!(goes_on(&modest) && others.iter().all(|token| goes_on(token)));
+        assert!(goes_on(tokens.last().unwrap()));
+        assert_eq!(pages.lock().len(), KEPT);
+    }
+
+    #[test]
+    fn lists_that_are_over_take_nobodys_place() {
+        let pages = Pages::default();
+        for second in [0, 400] {
+            for _ in 0..KEPT {
+                pages.first("u", String::new(), listing(2, 1), 1, at(second));
+            }
+        }
+        let kept = pages.first("v", String::new(), listing(2, 1), 1, at(800)).next;
+        assert_eq!(pages.lock().len(), 1);
+        assert!(pages.next("", &kept, 1, at(801)).is_ok());
     }
 }

@@ -74,7 +74,7 @@ impl View {
         now: Timestamp,
     ) -> Bytes {
         match self.form {
-            Form::Object if is_stored_form(resource) => object.json.clone(),
+            Form::Object if is_stored_form(resource) => object.json(),
             _ => self.document(resource, object.document(), now),
         }
     }

@@ -1,23 +1,23 @@
 //! `watch`: one line per change, until the time is up or the client is gone.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, future::Either, stream};
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 use waybill_api::status::Status;
 use waybill_core::id::ResourceVersion;
 
 use super::{
-    Reader, Selection,
+    From, Reader, Selection,
     view::{Form, View, is_stored_form},
 };
 use crate::{
-    cache::{Cache, CachedObject, ChangeKind, ObjectChange, Watcher, event_line},
+    cache::{Cache, CachedObject, ChangeKind, Told, Watcher, event_line, object_line},
     document::put,
     objects::Objects,
-    query::{From, Query},
+    query::Query,
     registry::Resource,
     rest::Clock,
     route::ResourceRoute,
@@ -34,7 +34,8 @@ pub(crate) struct WatchOptions {
     selection: Selection,
     from: From,
     bookmarks: bool,
-    initial_events: bool,
+    /// Whether the client wants what there is; without a word it depends on the version.
+    initial_events: Option<bool>,
     lifetime: Duration,
 }
 
@@ -43,16 +44,16 @@ impl WatchOptions {
         let seconds = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
         Ok(Self {
             selection: Selection::parse(route, query)?,
-            from: From::parse(query)?,
+            from: From::parse_watch(query)?,
             bookmarks: query.flag("allowWatchBookmarks"),
-            initial_events: query.flag("sendInitialEvents"),
+            initial_events: query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents")),
             lifetime: seconds.map_or(LIFETIME, Duration::from_secs),
         })
     }
 }
 
 /// The body of a watch: a stream of lines.
-pub(crate) fn watch_lines(
+pub(crate) async fn watch_lines(
     reader: &Reader,
     resource: &'static Resource,
     options: WatchOptions,
@@ -60,17 +61,19 @@ pub(crate) fn watch_lines(
     clock: Clock,
 ) -> Result<impl Stream<Item = Bytes> + Send + use<>, Status> {
     let cache = reader.cache(resource)?;
-    let (initial, watcher) = match start(cache, &options) {
+    let (initial, watcher) = match start(reader, cache, &options).await {
         Ok(started) => started,
         // As upstream, the stream begins and its one event is the error: some clients list anew
         // only if they are told so in this way.
-        Err(too_old) => return Ok(Either::Left(stream::iter([error_line(&too_old)]))),
+        Err(refusal) => return Ok(Either::Left(stream::iter([error_line(&refusal)]))),
     };
     let (seen, initial) = match initial {
         Some(listing) => (listing.revision, listing.objects),
         None => (ResourceVersion::from(0), Vec::new()),
     };
     let deadline = Instant::now() + options.lifetime;
+    let told_end = options.initial_events == Some(true) && options.bookmarks;
+    let alarm = if options.bookmarks { deadline.min(Instant::now() + BOOKMARK) } else { deadline };
     let lines = Lines {
         objects: Arc::clone(&reader.objects),
         resource,
@@ -78,9 +81,9 @@ pub(crate) fn watch_lines(
         clock,
         watcher,
         initial: initial.into_iter(),
-        end_of_initial: options.initial_events.then_some(seen),
+        end_of_initial: told_end.then_some(seen),
         deadline,
-        next_bookmark: options.bookmarks.then(|| Instant::now() + BOOKMARK),
+        alarm: Box::pin(sleep_until(alarm)),
         selection: options.selection,
     };
     Ok(Either::Right(stream::unfold(lines, |mut lines| async move {
@@ -91,10 +94,11 @@ pub(crate) fn watch_lines(
 
 type Start = (Option<crate::cache::Listing>, Watcher);
 
-fn start(cache: &Cache, options: &WatchOptions) -> Result<Start, Status> {
+async fn start(reader: &Reader, cache: &Cache, options: &WatchOptions) -> Result<Start, Status> {
     // Without a version, and with zero, a watch begins with what there is.
-    let synthetic = matches!(options.from, From::Newest | From::Any) || options.initial_events;
-    if synthetic {
+    let any = matches!(options.from, From::Newest | From::Any);
+    if options.initial_events.unwrap_or(any) {
+        reader.wait_for(options.from).await?;
         let (listing, watcher) = cache.list_and_watch(|object| options.selection.keeps(object));
         return Ok((Some(listing), watcher));
     }
@@ -122,13 +126,14 @@ struct Lines {
     /// The revision of the initial objects, until their end has been said.
     end_of_initial: Option<ResourceVersion>,
     deadline: Instant,
-    next_bookmark: Option<Instant>,
+    /// The next bookmark, or the deadline. It is not set anew for each change.
+    alarm: Pin<Box<Sleep>>,
 }
 
 impl Lines {
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(object) = self.initial.next() {
-            return Some(self.line(ChangeKind::Added, &object, None));
+            return Some(self.line(ChangeKind::Added, &object));
         }
         // A watch lasts long after its first list; the list need not.
         self.initial = Vec::new().into_iter();
@@ -136,31 +141,43 @@ impl Lines {
             return Some(self.bookmark(revision, true));
         }
         loop {
-            let bookmark_at = self.next_bookmark.unwrap_or(self.deadline).min(self.deadline);
-            let change = tokio::select! {
-                change = self.watcher.next() => change?,
-                () = sleep_until(bookmark_at) => {
+            let told = tokio::select! {
+                biased;
+                told = self.watcher.next() => told?,
+                () = self.alarm.as_mut() => {
                     if Instant::now() >= self.deadline {
                         return None;
                     }
-                    self.next_bookmark = Some(Instant::now() + BOOKMARK);
-                    return Some(self.bookmark(self.objects.revision(), false));
+                    // What has not come after this was read is later than it.
+                    let reached = self.objects.revision();
+                    match self.watcher.ready() {
+                        Some(told) => told,
+                        None => {
+                            self.alarm.as_mut().reset(self.deadline.min(Instant::now() + BOOKMARK));
+                            if reached <= self.watcher.after() {
+                                continue;
+                            }
+                            return Some(self.bookmark(reached, false));
+                        }
+                    }
                 }
             };
-            if let Some(kind) = change.as_seen(|object| self.selection.keeps(object)) {
-                return Some(self.line(kind, change.object_as(kind), Some(&change)));
+            if let Some(kind) = told.change.as_seen(|object| self.selection.keeps(object)) {
+                return Some(self.told_line(kind, &told));
             }
         }
     }
 
-    fn line(
-        &self,
-        kind: ChangeKind,
-        object: &CachedObject,
-        change: Option<&ObjectChange>,
-    ) -> Bytes {
-        match (self.view.form, change) {
-            (Form::Object, Some(change)) if is_stored_form(self.resource) => change.line(kind),
+    fn told_line(&self, kind: ChangeKind, told: &Told) -> Bytes {
+        match self.view.form {
+            Form::Object if is_stored_form(self.resource) => told.line(kind),
+            _ => self.line(kind, told.change.object_as(kind)),
+        }
+    }
+
+    fn line(&self, kind: ChangeKind, object: &CachedObject) -> Bytes {
+        match self.view.form {
+            Form::Object if is_stored_form(self.resource) => object_line(kind, object),
             _ => event_line(kind, &self.view.object(self.resource, object, (self.clock)())),
         }
     }

@@ -34,7 +34,7 @@ impl Rest {
         &self,
         change: Change<'_>,
         part: Part,
-        make: impl Fn(&Value) -> Result<Value, Status>,
+        mut make: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Written, Status> {
         let resource = change.resource();
         let kind = Self::kind(resource)?;

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::schedule::{
     pod::{HostPort, Pod},
-    quantity::Quantity,
     resources::Amounts,
     taint::Taint,
 };
@@ -35,7 +34,7 @@ impl Node {
             unschedulable: spec.unschedulable,
             taints: spec.taints,
             // As the API defaults it.
-            allocatable: Amounts::new(status.allocatable.as_ref().unwrap_or(&status.capacity)),
+            allocatable: status.allocatable.unwrap_or(status.capacity),
         })
     }
 }
@@ -106,8 +105,8 @@ struct Spec {
 #[serde(default)]
 struct Status {
     conditions: Vec<Condition>,
-    allocatable: Option<BTreeMap<String, Quantity>>,
-    capacity: BTreeMap<String, Quantity>,
+    allocatable: Option<Amounts>,
+    capacity: Amounts,
 }
 
 #[derive(Deserialize, Default)]

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::schedule::{
     affinity::Affinity,
-    quantity::Quantity,
     resources::{Amounts, Consumer, Requirements, pod_requests},
     taint::Toleration,
 };
@@ -149,7 +148,7 @@ struct Spec {
     init_containers: Vec<Container>,
     containers: Vec<Container>,
     resources: Requirements,
-    overhead: BTreeMap<String, Quantity>,
+    overhead: Amounts,
 }
 
 #[derive(Deserialize, Default)]

@@ -2,26 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-
-use crate::schedule::quantity::Quantity;
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::Value;
+use waybill_api::quantity;
 
 /// Amounts by the name of the resource: CPU in thousandths, all else in whole units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amounts(pub(super) BTreeMap<String, i64>);
 
 impl Amounts {
-    pub(super) fn new(quantities: &BTreeMap<String, Quantity>) -> Self {
-        let amount = |(name, quantity): (&String, &Quantity)| {
-            let amount = match name.as_str() {
-                "cpu" => quantity.milli_value(),
-                _ => quantity.value(),
-            };
-            (name.clone(), amount)
-        };
-        Self(quantities.iter().map(amount).collect())
-    }
-
     pub(super) fn get(&self, name: &str) -> i64 {
         self.0.get(name).copied().unwrap_or_default()
     }
@@ -41,19 +30,31 @@ impl Amounts {
     }
 }
 
+impl<'de> Deserialize<'de> for Amounts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let quantities = BTreeMap::<String, Value>::deserialize(deserializer)?;
+        let amounts = quantities.into_iter().map(|(name, value)| {
+            let quantity = quantity::read(&value).map_err(D::Error::custom)?;
+            let amount = if name == "cpu" { quantity.milli_value() } else { quantity.value() };
+            Ok((name, amount))
+        });
+        amounts.collect::<Result<_, _>>().map(Self)
+    }
+}
+
 /// `resources` of a container or of a whole pod.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Requirements {
-    requests: BTreeMap<String, Quantity>,
-    limits: BTreeMap<String, Quantity>,
+    requests: Amounts,
+    limits: Amounts,
 }
 
 impl Requirements {
     /// What is requested; a limit without a request is also the request, as the API defaults it.
     fn amounts(&self) -> Amounts {
-        let mut amounts = Amounts::new(&self.limits);
-        amounts.0.extend(Amounts::new(&self.requests).0);
+        let mut amounts = self.limits.clone();
+        amounts.0.extend(self.requests.0.clone());
         amounts
     }
 }
@@ -82,7 +83,7 @@ pub(super) fn pod_requests<'a>(
     init: impl Iterator<Item = &'a Consumer>,
     containers: impl Iterator<Item = &'a Consumer>,
     whole: &Requirements,
-    overhead: &BTreeMap<String, Quantity>,
+    overhead: &Amounts,
 ) -> Amounts {
     let mut sidecars = Amounts::default();
     let mut most = Amounts::default();
@@ -98,7 +99,7 @@ pub(super) fn pod_requests<'a>(
     containers.for_each(|container| running.add(&container.resources.amounts()));
     most.raise_to(&running);
     most.0.extend(whole.amounts().0);
-    most.add(&Amounts::new(overhead));
+    most.add(overhead);
     most
 }
 
@@ -122,7 +123,7 @@ mod tests {
         let init: Vec<_> = init.iter().map(consumer).collect();
         let containers: Vec<_> = containers.iter().map(consumer).collect();
         let whole = Requirements::default();
-        let found = pod_requests(init.iter(), containers.iter(), &whole, &BTreeMap::new());
+        let found = pod_requests(init.iter(), containers.iter(), &whole, &Amounts::default());
         assert_eq!(found.get("cpu"), expected);
     }
 
@@ -148,7 +149,7 @@ mod tests {
             parse(json!({"limits": {"cpu": 1, "memory": "1Ki"}, "requests": {"cpu": "1m"}}));
         let container = Consumer { resources, ..Consumer::default() };
         let whole = parse(json!({"requests": {"memory": 2000}}));
-        let overhead = BTreeMap::from([("cpu".to_owned(), Quantity::parse("1").unwrap())]);
+        let overhead = serde_json::from_value(json!({"cpu": "1"})).unwrap();
         let found = pod_requests([].into_iter(), [&container].into_iter(), &whole, &overhead);
         assert_eq!((found.get("cpu"), found.get("memory")), (1001, 2000));
     }

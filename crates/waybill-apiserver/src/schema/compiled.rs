@@ -14,6 +14,11 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
+    /// The shape of anything.
+    pub(super) fn any() -> Self {
+        Self { nodes: vec![Node::Any], root: NodeId(0) }
+    }
+
     /// Compiles the definition `name` and all it refers to.
     pub(super) fn new(definitions: &Definitions, name: &str) -> Self {
         let mut compiler = Compiler { definitions, nodes: Vec::new(), named: HashMap::new() };

@@ -6,6 +6,7 @@ use super::{
     KindSchema, Versions,
     compiled::Compiled,
     walk::{Fault, MAX_DEPTH, Walked, walk},
+    yaml::{YamlError, walk_yaml},
 };
 
 /// What to do about unknown and duplicate fields: the query parameter `fieldValidation`.
@@ -49,6 +50,9 @@ pub(crate) enum DecodeError {
     /// It is not JSON.
     #[error("json parse error")]
     Malformed(#[source] serde_json::Error),
+    /// It is not YAML.
+    #[error("error converting YAML to JSON: yaml")]
+    Yaml(#[source] YamlError),
     /// It is JSON that no object looks like.
     #[error("nesting is deeper than {MAX_DEPTH} levels")]
     TooDeep,
@@ -81,6 +85,17 @@ impl KindSchema {
         self.judge(walked, validation)
     }
 
+    /// As [`Self::decode`], for a body in YAML.
+    pub(crate) fn decode_yaml(
+        &self,
+        body: &[u8],
+        validation: FieldValidation,
+    ) -> Result<Decoded, DecodeError> {
+        let walked = walk_yaml(self.compiled(), body);
+        let walked = walked.map_err(|(fault, error)| explain(fault, DecodeError::Yaml(error)))?;
+        self.judge(walked, validation)
+    }
+
     /// Does to a finished document, such as a patched one, what [`Self::decode`] does to bytes.
     pub(crate) fn check(
         &self,
@@ -91,10 +106,28 @@ impl KindSchema {
         self.judge(walked, validation)
     }
 
+    /// As [`Self::check`] for what a patch made; fields that stand twice in the patch are found.
+    pub(crate) fn check_patched(
+        &self,
+        document: Value,
+        patch: &[u8],
+        validation: FieldValidation,
+    ) -> Result<Decoded, DecodeError> {
+        let mut walked = walked(self.compiled(), document)?;
+        let mut findings = duplicate_fields(patch);
+        findings.append(&mut walked.findings);
+        self.judge(Walked { findings, ..walked }, validation)
+    }
+
     /// The message of the 400 that answers a request with such a document.
     pub(crate) fn refusal(&self, error: &DecodeError) -> String {
         let Self { kind, version, .. } = self;
         match error {
+            DecodeError::Yaml(source) => {
+                format!(
+                    "{kind} in version {version:?} cannot be handled as a {kind}: {error}: {source}"
+                )
+            }
             DecodeError::Malformed(source) => {
                 format!(
                     "the object provided is unrecognized (must be of type {kind}): {error}: {source}"
@@ -144,17 +177,28 @@ impl KindSchema {
     }
 }
 
+/// The fields that stand twice in `body`, which is JSON of any shape; what is no JSON has none.
+fn duplicate_fields(body: &[u8]) -> Vec<String> {
+    let walked = walk(&Compiled::any(), &mut Deserializer::from_slice(body));
+    walked.map(|walked| walked.findings).unwrap_or_default()
+}
+
 fn walked<'de, D>(schema: &Compiled, source: D) -> Result<Walked, DecodeError>
 where
     D: serde::Deserializer<'de, Error = serde_json::Error>,
 {
-    walk(schema, source).map_err(|(fault, error)| match fault {
+    walk(schema, source).map_err(|(fault, error)| explain(fault, DecodeError::Malformed(error)))
+}
+
+/// The fault of a walk; without one it is `otherwise`.
+fn explain(fault: Option<Fault>, otherwise: DecodeError) -> DecodeError {
+    match fault {
         Some(Fault::TooDeep) => DecodeError::TooDeep,
         Some(Fault::WrongType { path, expected, found }) => {
             DecodeError::WrongType { path, expected, found }
         }
-        None => DecodeError::Malformed(error),
-    })
+        None => otherwise,
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::{
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value};
-use waybill_api::pod::Divisor;
+use waybill_core::quantity::Quantity;
 
 use super::{
     compiled::{Compiled, Field, Node, NodeId},
@@ -251,7 +251,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
             Node::Base64 => scalar::is_base64(text),
             Node::Time => scalar::is_time(text),
             Node::MicroTime => scalar::is_micro_time(text),
-            Node::Quantity => Divisor::parse(text).is_ok(),
+            Node::Quantity => Quantity::parse(text).is_ok(),
             Node::Bool | Node::Int32 | Node::Int64 | Node::Number => {
                 return self.refuse("a string");
             }

@@ -61,6 +61,11 @@ impl FieldSelector {
         Ok(Self { requirements })
     }
 
+    /// A selector of these requirements.
+    pub(crate) fn new(requirements: Vec<FieldRequirement>) -> Self {
+        Self { requirements }
+    }
+
     /// Whether every requirement holds; a field without a value has the empty one.
     pub(crate) fn matches<'a>(&self, field: impl Fn(&str) -> Option<Cow<'a, str>>) -> bool {
         self.requirements.iter().all(|requirement| {

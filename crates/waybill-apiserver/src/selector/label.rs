@@ -2,11 +2,6 @@
 //!
 //! Keys and values have passed the rules for labels, so a selector can be printed and read again.
 
-#![cfg_attr(
-    not(test),
-    allow(dead_code, reason = "webhooks will select namespaces by the JSON form")
-)]
-
 use std::{collections::BTreeSet, fmt};
 
 use serde_json::{Map, Value};
@@ -108,7 +103,8 @@ impl LabelSelector {
     }
 
     /// Whether the labels of `object` match.
-    pub(crate) fn matches_object(&self, object: &Value) -> bool {
+    #[cfg(test)]
+    fn matches_object(&self, object: &Value) -> bool {
         let labels = object.pointer("/metadata/labels");
         self.matches(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
     }

@@ -39,13 +39,40 @@ pub(crate) fn field_of<'a>(resource: &str, object: &'a Value, field: &str) -> Op
     source_of(resource, field).map(|source| source.read(object))
 }
 
-/// Every field that `resource` offers beyond name and namespace, with its value in `object`.
-pub(crate) fn selectable_fields(resource: &str, object: &Value) -> Vec<(&'static str, String)> {
-    own_fields(resource)
-        .iter()
-        .filter(|(field, _)| !field.starts_with("metadata."))
-        .map(|(field, source)| (*field, source.read(object).into_owned()))
-        .collect()
+/// Every field that a resource offers beyond name and namespace, with its value in one object.
+///
+/// There is one of these for each object in a cache, so the values lie in one text.
+#[derive(Clone, Debug)]
+pub(crate) struct SelectableFields {
+    rows: &'static [Row],
+    text: Box<str>,
+    /// Where the value of each row ends in `text`; it begins where the one before ends.
+    ends: Box<[u32]>,
+}
+
+impl SelectableFields {
+    /// Reads them from `object`, one of `resource`.
+    pub(crate) fn read(resource: &str, object: &Value) -> Self {
+        let rows = own_fields(resource);
+        let mut text = String::new();
+        let ends = rows.iter().map(|(field, source)| {
+            if !field.starts_with("metadata.") {
+                text.push_str(&source.read(object));
+            }
+            // No object comes near this size.
+            u32::try_from(text.len()).unwrap_or(u32::MAX)
+        });
+        let ends = ends.collect();
+        Self { rows, text: text.into(), ends }
+    }
+
+    /// The value of `field`; `None` if the resource does not offer it.
+    pub(crate) fn get(&self, field: &str) -> Option<&str> {
+        let row = self.rows.iter().position(|(name, _)| *name == field)?;
+        let end = |row: usize| self.ends.get(row).and_then(|end| usize::try_from(*end).ok());
+        let start = row.checked_sub(1).map_or(Some(0), end)?;
+        self.text.get(start..end(row)?)
+    }
 }
 
 /// Where the value of a field comes from.
@@ -204,6 +231,21 @@ mod tests {
         yes(r"status.podIPs=10.0.0.7\,fd00::7");
         yes("status.nominatedNodeName=");
         check("pods", &pod, "spec.nodeName=", false);
+    }
+
+    #[test]
+    fn every_field_keeps_its_own_value() {
+        let pod = json!({
+            "metadata": {"name": "web"},
+            "spec": {"nodeName": "n1", "hostNetwork": true, "schedulerName": "s\u{0}x"},
+            "status": {"podIPs": [{"ip": "10.0.0.7"}]},
+        });
+        let fields = SelectableFields::read("pods", &pod);
+        for (name, _) in PODS.iter().filter(|(name, _)| !name.starts_with("metadata.")) {
+            assert_eq!(fields.get(name), field_of("pods", &pod, name).as_deref(), "{name}");
+        }
+        assert_eq!(fields.get("spec.image"), None);
+        assert_eq!(SelectableFields::read("leases", &pod).get("spec.nodeName"), None);
     }
 
     #[test]

@@ -1,15 +1,22 @@
 //! The whole server, over its own TLS.
 
 mod bad_input;
+mod bodies;
 mod client;
+mod options;
+mod scheduling;
 mod updates;
 mod verbs;
+mod versions;
 mod watches;
 
 use std::{fs, path::Path, sync::Arc};
 
 use tempfile::TempDir;
-use waybill_api::gates::{FeatureGates, KubeVersion};
+use waybill_api::{
+    gates::{FeatureGates, KubeVersion},
+    pod::EnvOptions,
+};
 
 use super::{AnonymousAccess, Config, Server, StoreConfig};
 
@@ -28,10 +35,17 @@ struct TestServer {
 
 impl TestServer {
     async fn start() -> Self {
+        Self::start_with(|_| ()).await
+    }
+
+    /// Starts a server whose configuration is changed by `change`.
+    async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("tokens.csv"), TOKENS).unwrap();
         fs::write(dir.path().join("policy.yaml"), RECORD_ALL).unwrap();
-        Self::start_in(dir).await
+        let mut config = config(dir.path());
+        change(&mut config);
+        Self::start_as(dir, config).await
     }
 
     /// Stops the server and starts another one in its place.
@@ -42,7 +56,12 @@ impl TestServer {
     }
 
     async fn start_in(dir: TempDir) -> Self {
-        let server = Server::start(config(dir.path())).await.unwrap();
+        let config = config(dir.path());
+        Self::start_as(dir, config).await
+    }
+
+    async fn start_as(dir: TempDir, config: Config) -> Self {
+        let server = Server::start(config).await.unwrap();
         let tls = client::trusting(server.ca_certificate());
         Self { dir, server, tls }
     }
@@ -54,6 +73,7 @@ fn config(dir: &Path) -> Config {
         listen: ([127, 0, 0, 1], 0).into(),
         store: StoreConfig::Embedded,
         gates: FeatureGates::new(KubeVersion::NEWEST),
+        env: EnvOptions::default(),
         token_file: Some(dir.join("tokens.csv")),
         audit_policy: Some(dir.join("policy.yaml")),
         strict_audit: false,

@@ -5,7 +5,9 @@
 //! watchers read ([`feed`]), so the history begins when the store is opened.
 
 mod client;
+mod failure;
 mod feed;
+mod login;
 mod message;
 
 #[cfg(test)]
@@ -21,6 +23,7 @@ use futures_util::{
 use tokio::task::JoinSet;
 use waybill_core::{id::ResourceVersion, secret::SecretBytes};
 
+pub(crate) use self::failure::Failure;
 use self::{
     client::{CallError, Client, range_of},
     feed::Feed,
@@ -45,6 +48,8 @@ pub(crate) struct EtcdConfig {
     pub(crate) prefix: String,
     /// `None` for plain connections, which are for tests and for the same machine.
     pub(crate) tls: Option<EtcdTls>,
+    /// Who we are, if etcd asks for a password.
+    pub(crate) user: Option<EtcdUser>,
     /// The limit of every call.
     pub(crate) timeout: Duration,
     /// How much history is kept for watches.
@@ -58,6 +63,7 @@ impl EtcdConfig {
             endpoints,
             prefix: "/waybill".to_owned(),
             tls: None,
+            user: None,
             timeout: Duration::from_secs(10),
             history: Limits::default(),
         }
@@ -80,6 +86,12 @@ pub(crate) struct EtcdIdentity {
     pub(crate) key: SecretBytes,
 }
 
+/// A user of etcd.
+pub(crate) struct EtcdUser {
+    pub(crate) name: String,
+    pub(crate) password: SecretBytes,
+}
+
 /// A store in etcd.
 pub(crate) struct Etcd {
     client: Client,
@@ -91,8 +103,8 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     /// Connects to etcd and starts to follow it.
-    pub(crate) async fn open(config: EtcdConfig) -> Result<Self, StoreError> {
-        let client = Client::new(&config)?;
+    pub(crate) async fn open(mut config: EtcdConfig) -> Result<Self, StoreError> {
+        let client = Client::new(&mut config)?;
         let EtcdConfig { prefix, timeout, history, .. } = config;
         let newest = newest_revision(&client, &prefix).await?;
         let history = Arc::new(History::after(newest, history));
@@ -110,7 +122,7 @@ impl Etcd {
     async fn read(&self, key: &str) -> Result<Option<Stored>, StoreError> {
         let request = RangeRequest { key: self.key(key), ..RangeRequest::default() };
         let answer = self.client.range(request).await.map_err(|error| error.into_store("range"))?;
-        answer.kvs.into_iter().next().map(|kv| self.stored(kv)).transpose()
+        answer.kvs.first().map(|kv| self.stored(kv)).transpose()
     }
 
     /// Lists page by page, all as of the first page's revision, and from the start if etcd compacts
@@ -141,7 +153,7 @@ impl Etcd {
                 request.revision = page.header.unwrap_or_default().revision;
             }
             let last = page.kvs.last().map(|kv| kv.key.clone());
-            for kv in page.kvs {
+            for kv in &page.kvs {
                 objects.push(self.stored(kv).map_err(CallError::Store)?);
             }
             match last {
@@ -161,7 +173,7 @@ impl Etcd {
         }
         let there = responses.into_iter().next().and_then(|answer| answer.response_range);
         let there = there.ok_or(StoreError::Answer { call: "txn" })?.kvs.into_iter().next();
-        Err(WriteError::Conflict(there.map(|kv| self.stored(kv)).transpose()?))
+        Err(WriteError::Conflict(there.map(|kv| self.stored(&kv)).transpose()?))
     }
 
     /// etcd keeps what is needed to watch after the revision that it compacts.
@@ -183,10 +195,10 @@ impl Etcd {
         format!("{}{key}", self.prefix).into()
     }
 
-    fn stored(&self, kv: KeyValue) -> Result<Stored, StoreError> {
+    fn stored(&self, kv: &KeyValue) -> Result<Stored, StoreError> {
         let key = str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(&*self.prefix));
         let key = key.ok_or(StoreError::Answer { call: "range" })?.to_owned();
-        Ok(Stored { key, value: kv.value, revision: revision_of(kv.mod_revision) })
+        Ok(Stored { key, value: own(&kv.value), revision: revision_of(kv.mod_revision) })
     }
 }
 
@@ -258,15 +270,22 @@ fn transaction(key: Bytes, write: Write) -> TxnRequest {
 }
 
 /// etcd counts from 1 and never below.
+/// A copy of its own. What etcd sends is a part of a whole answer, which would stay in memory for as
+/// long as one object of it lives.
+fn own(value: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(value)
+}
+
 fn revision_of(revision: i64) -> ResourceVersion {
     u64::try_from(revision).unwrap_or(0).into()
 }
 
 /// A store in an etcd of its own, if this machine has one.
 #[cfg(test)]
-pub(super) async fn open_for_tests() -> Option<(Etcd, server::Server)> {
-    let server = server::Server::start(None)?;
-    let store = server::eventually(async || Etcd::open(server.config("/test")).await).await;
+pub(super) async fn open_for_tests() -> Option<(Etcd, waybill_testkit::etcd::EtcdServer)> {
+    let server = waybill_testkit::etcd::EtcdServer::start()?;
+    let open = async || Etcd::open(server::config(&server, "/test")).await;
+    let store = server::eventually(open).await;
     Some((store, server))
 }
 
@@ -276,8 +295,11 @@ mod tests {
 
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
+    use waybill_core::chain::Chain;
+    use waybill_testkit::etcd::{EtcdServer, EtcdTls as ServerTls};
+
     use super::{
-        server::{Server, ServerTls, eventually},
+        server::{config, eventually},
         *,
     };
     use crate::store::contract;
@@ -289,9 +311,9 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn keeps_the_contract() {
-        let Some(server) = Server::start(None) else { return };
+        let Some(server) = EtcdServer::start() else { return };
         contract::check_all(async |name| {
-            let open = async || Etcd::open(server.config(&format!("/test/{name}"))).await;
+            let open = async || Etcd::open(config(&server, &format!("/test/{name}"))).await;
             (Arc::new(eventually(open).await) as Arc<dyn Store>, ())
         })
         .await;
@@ -299,20 +321,20 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn reopening_keeps_objects_and_revisions() {
-        let Some(server) = Server::start(None) else { return };
-        let store = eventually(async || Etcd::open(server.config("/w")).await).await;
+        let Some(server) = EtcdServer::start() else { return };
+        let store = eventually(async || Etcd::open(config(&server, "/w")).await).await;
         store.write(create("/a")).await.unwrap();
         let before = store.list("").await.unwrap();
         drop(store);
-        let store = Etcd::open(server.config("/w")).await.unwrap();
+        let store = Etcd::open(config(&server, "/w")).await.unwrap();
         assert_eq!(store.list("").await.unwrap(), before);
         assert!(store.write(create("/b")).await.unwrap() > before.revision);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_watch_goes_on_after_etcd_was_killed() {
-        let Some(mut server) = Server::start(None) else { return };
-        let store = eventually(async || Etcd::open(server.config("/w")).await).await;
+        let Some(mut server) = EtcdServer::start() else { return };
+        let store = eventually(async || Etcd::open(config(&server, "/w")).await).await;
         let start = store.list("").await.unwrap().revision;
         let mut watch = store.watch("/a", start).await.unwrap();
         let mut written = vec![store.write(create("/a/0")).await.unwrap()];
@@ -327,11 +349,11 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_writes_of_another_server_are_seen_and_other_prefixes_are_not() {
-        let Some(server) = Server::start(None) else { return };
-        let ours = eventually(async || Etcd::open(server.config("/w")).await).await;
+        let Some(server) = EtcdServer::start() else { return };
+        let ours = eventually(async || Etcd::open(config(&server, "/w")).await).await;
         let start = ours.list("").await.unwrap().revision;
-        let theirs = Etcd::open(server.config("/w")).await.unwrap();
-        let foreign = Etcd::open(server.config("/x")).await.unwrap();
+        let theirs = Etcd::open(config(&server, "/w")).await.unwrap();
+        let foreign = Etcd::open(config(&server, "/x")).await.unwrap();
         foreign.write(create("/a")).await.unwrap();
         let revision = theirs.write(create("/a")).await.unwrap();
         let seen = contract::changes(&mut ours.watch("", start).await.unwrap(), 1).await;
@@ -341,8 +363,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn pages_shrink_until_they_fit() {
-        let Some(server) = Server::start(None) else { return };
-        let store = eventually(async || Etcd::open(server.config("/w")).await).await;
+        let Some(server) = EtcdServer::start() else { return };
+        let store = eventually(async || Etcd::open(config(&server, "/w")).await).await;
         let value = Some(Bytes::from(vec![b'x'; 3 << 20]));
         for at in 0..24 {
             let (key, expected, value) = (format!("/{at:02}"), Expected::Absent, value.clone());
@@ -359,11 +381,55 @@ mod tests {
             endpoints: vec!["http://127.0.0.1:1".into(), "http://127.0.0.1:2".into()],
             prefix: "/w".into(),
             tls: None,
+            user: None,
             timeout: Duration::from_millis(300),
             history: Limits::default(),
         };
         let opened = tokio::time::timeout(Duration::from_secs(5), Etcd::open(config)).await;
         assert!(opened.unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn the_cause_of_a_lost_connection_is_told_once() {
+        let error = Etcd::open(EtcdConfig::new(vec!["http://127.0.0.1:1".into()])).await.err();
+        assert_eq!(
+            Chain(&error.unwrap()).to_string(),
+            "etcd: range: transport error: tcp connect error: Connection refused (os error 111)"
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_password_is_enough_for_an_etcd_that_asks_for_one() {
+        let Some(mut server) = EtcdServer::start() else { return };
+        let open = Etcd::open(config(&server, "/w")).await.unwrap();
+        client::ask_for_passwords(&open.client, "root", "hunter2").await;
+        let log_in = |password: &str| {
+            let password = SecretBytes::from(password.as_bytes().to_vec());
+            let user = Some(EtcdUser { name: "root".into(), password });
+            EtcdConfig { user, ..config(&server, "/w") }
+        };
+        let refused = |error: Option<StoreError>| Chain(&error.unwrap()).to_string();
+        let stranger = Etcd::open(config(&server, "/w")).await.err();
+        assert_eq!(
+            refused(stranger),
+            "etcd: range: etcdserver: user name is empty (InvalidArgument)"
+        );
+        assert_eq!(
+            refused(Etcd::open(log_in("wrong")).await.err()),
+            "etcd: range: etcdserver: authentication failed, invalid user ID or password \
+             (InvalidArgument)"
+        );
+
+        let store = Etcd::open(log_in("hunter2")).await.unwrap();
+        let start = store.list("").await.unwrap().revision;
+        let mut watch = store.watch("", start).await.unwrap();
+        let mut written = vec![store.write(create("/0")).await.unwrap()];
+        // A new etcd knows none of the tokens of the old one.
+        server.restart();
+        eventually(async || store.get("/0").await).await;
+        written.push(store.write(create("/1")).await.unwrap());
+        let seen = contract::changes(&mut watch, written.len()).await;
+        assert_eq!(seen.iter().map(|change| change.revision).collect::<Vec<_>>(), written);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -388,10 +454,10 @@ mod tests {
             certificate: write("server.pem", &certificate),
             key: write("server.key", &key),
         };
-        let Some(server) = Server::start(Some(files)) else { return };
+        let Some(server) = EtcdServer::start_tls(files) else { return };
         let with = |identity| {
             let tls = Some(EtcdTls { ca: ca.pem().into(), identity });
-            EtcdConfig { tls, ..server.config("/w") }
+            EtcdConfig { tls, ..config(&server, "/w") }
         };
         let store = eventually(async || {
             let (certificate, key) = issue();

@@ -70,7 +70,8 @@ impl Engine {
         self.make_sandbox(id, request).await
     }
 
-    /// Unpins the namespaces, ends their holder, removes the cgroups made for the sandbox. Idempotent.
+    /// Unpins the namespaces, ends their holder, removes the cgroups made for the sandbox. Idempotent; cgroups
+    /// that containers still stand in go with a second call, after the last container.
     pub async fn remove_sandbox(&self, id: &str) -> Result<()> {
         self.unmake_sandbox(id).await
     }

@@ -1,11 +1,11 @@
 //! One connection to the server, over TLS that trusts its authority.
 
-use std::{io, sync::Arc};
+use std::{collections::VecDeque, io, sync::Arc};
 
 use http_body_util::{BodyExt, Full};
 use hyper::{
     Request,
-    body::Bytes,
+    body::{Bytes, Incoming},
     client::conn::http1::{SendRequest, handshake},
     header,
 };
@@ -15,8 +15,7 @@ use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use serde_json::Value;
 use tokio::{net::TcpStream, task::JoinSet};
 use tokio_rustls::TlsConnector;
-
-use crate::server::Server;
+use waybill_testkit::apiserver::{ADMIN_TOKEN, ApiServer};
 
 /// A connection; it ends when this is dropped.
 pub(crate) struct Client {
@@ -24,8 +23,17 @@ pub(crate) struct Client {
     _connection: JoinSet<()>,
 }
 
+/// The events of a watch, as they come.
+pub(crate) struct Watch {
+    body: Incoming,
+    /// Of an event that has not come whole.
+    partial: Vec<u8>,
+    events: VecDeque<Value>,
+    _client: Client,
+}
+
 impl Client {
-    pub(crate) async fn connect(server: &Server) -> io::Result<Self> {
+    pub(crate) async fn connect(server: &ApiServer) -> io::Result<Self> {
         let authority = CertificateDer::from_pem_file(server.state().join("ca.crt"))
             .map_err(io::Error::other)?;
         let mut roots = RootCertStore::empty();
@@ -35,8 +43,8 @@ impl Client {
             .map_err(io::Error::other)?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let name = ServerName::from(server.address.ip());
-        let tcp = TcpStream::connect(server.address).await?;
+        let name = ServerName::from(server.address().ip());
+        let tcp = TcpStream::connect(server.address()).await?;
         let stream = TlsConnector::from(Arc::new(tls)).connect(name, tcp).await?;
         let (sender, connection) =
             handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
@@ -48,27 +56,60 @@ impl Client {
         Ok(Self { sender, _connection: tasks })
     }
 
-    /// Sends one request; of the answer it reads one JSON value, which may be the first of many.
+    /// Sends one request and reads its answer.
     pub(crate) async fn send(
         &mut self,
         method: &str,
         path: &str,
         body: &str,
     ) -> Result<(u16, Value), hyper::Error> {
+        let (code, answer) = self.ask(method, path, body).await?;
+        let bytes = answer.collect().await?.to_bytes();
+        Ok((code, serde_json::from_slice(&bytes).expect("an answer is JSON")))
+    }
+
+    /// Watches on this connection.
+    pub(crate) async fn watch(mut self, path: &str) -> Result<Watch, hyper::Error> {
+        let (code, body) = self.ask("GET", path, "").await?;
+        assert_eq!(code, 200, "a watch begins with success");
+        Ok(Watch { body, partial: Vec::new(), events: VecDeque::new(), _client: self })
+    }
+
+    async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<(u16, Incoming), hyper::Error> {
+        let content =
+            if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, "localhost")
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::AUTHORIZATION, "Bearer token")
+            .header(header::CONTENT_TYPE, content)
+            .header(header::AUTHORIZATION, format!("Bearer {ADMIN_TOKEN}"))
             .body(Full::new(Bytes::from(body.to_owned())))
             .expect("method and path are well formed");
         self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
-        let code = response.status().as_u16();
-        let bytes = response.into_body().collect().await?.to_bytes();
-        let mut values = serde_json::Deserializer::from_slice(&bytes).into_iter();
-        let first = values.next().expect("an answer has a body").expect("an answer is JSON");
-        Ok((code, first))
+        Ok((response.status().as_u16(), response.into_body()))
+    }
+}
+
+impl Watch {
+    /// The next event; `None` at the end of the stream, however it came.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        while self.events.is_empty() {
+            let frame = self.body.frame().await?.ok()?;
+            let Ok(data) = frame.into_data() else { continue };
+            self.partial.extend_from_slice(&data);
+            // An event is a line.
+            while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.partial.drain(..=end).collect();
+                self.events.push_back(serde_json::from_slice(&line).expect("an event is JSON"));
+            }
+        }
+        self.events.pop_front()
     }
 }

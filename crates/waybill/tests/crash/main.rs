@@ -1,113 +1,130 @@
-//! The server is killed under load, again and again: what it acknowledged is there afterwards.
+//! The server is killed under load, again and again, and so is etcd: what was acknowledged is there
+//! afterwards, versions never go back, and watches go on or say that they cannot.
 //!
-//! `WAYBILL_CRASH_ROUNDS` sets the number of kills; a long run does 200.
+//! `WAYBILL_CRASH_ROUNDS` sets the number of kills; `cargo xtask crash` does 200.
 
 #![cfg(test)]
 
 mod client;
-mod server;
+mod etcd;
+mod ledger;
+mod writer;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
+use waybill_testkit::{
+    apiserver::{ApiServer, Setup},
+    etcd::EtcdServer,
 };
 
-use serde_json::Value;
-use tokio::task::JoinSet;
-
-use crate::{client::Client, server::Server};
+use crate::{
+    client::Client,
+    ledger::{Ledger, version},
+    writer::{Answer, WRITTEN, Writer},
+};
 
 /// Clients that write at the same time.
 const WRITERS: usize = 8;
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-/// Acknowledged objects and their resourceVersions.
-type Acknowledged = Arc<Mutex<BTreeMap<String, u64>>>;
+/// Longer than anything here takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acknowledged_writes_survive_kills() {
+async fn acknowledged_writes_survive_kills_on_the_embedded_store() {
     let dir = tempfile::tempdir().expect("the temporary directory is writable");
-    let acknowledged = Acknowledged::default();
-    let mut newest = 0;
-    for round in 0..rounds() {
-        let server = Server::start(&dir);
-        newest = check(&server, &acknowledged, newest).await;
-        write_until_killed(server, round, &acknowledged).await;
-        let highest = acknowledged.lock().unwrap().values().copied().max().unwrap_or(0);
-        assert!(highest > newest, "round {round} wrote nothing");
-    }
-    let server = Server::start(&dir);
-    check(&server, &acknowledged, newest).await;
-    watch_resumes_or_is_gone(&server).await;
+    kill_again_and_again(&Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path())).await;
 }
 
-/// Checks what is there and returns the newest resourceVersion.
-async fn check(server: &Server, acknowledged: &Acknowledged, before: u64) -> u64 {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledged_writes_survive_kills_on_etcd() {
+    let Some(etcd) = EtcdServer::start() else { return };
+    let dir = tempfile::tempdir().expect("the temporary directory is writable");
+    let setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path());
+    kill_again_and_again(&setup.flag(format!("--store=etcd={}", etcd.url()))).await;
+}
+
+async fn kill_again_and_again(setup: &Setup) {
+    let ledger = Ledger::default();
+    let mut newest = 0;
+    for round in 0..rounds() {
+        let server = setup.start();
+        newest = check(&server, &ledger, newest).await;
+        write_until_killed(server, round, &ledger).await;
+        assert!(ledger.newest() > newest, "round {round} wrote nothing");
+    }
+    let server = setup.start();
+    check(&server, &ledger, newest).await;
+    println!("{} rounds, {} objects at the end", rounds(), ledger.written_after(0).len());
+}
+
+/// Checks what is there, and what a watch since `before` shows, and returns the newest
+/// resourceVersion.
+async fn check(server: &ApiServer, ledger: &Ledger, before: u64) -> u64 {
     let mut client = Client::connect(server).await.expect("the server takes connections");
-    let (code, list) = client.send("GET", MAPS, "").await.expect("the server answers");
+    let (code, list) = client.send("GET", WRITTEN, "").await.expect("the server answers");
     assert_eq!(code, 200, "{list}");
     let newest = version(&list);
-    let found: BTreeMap<String, u64> = list["items"]
-        .as_array()
-        .expect("a list has items")
-        .iter()
-        .map(|item| {
-            (item["metadata"]["name"].as_str().unwrap_or_default().to_owned(), version(item))
-        })
-        .collect();
-    let acknowledged = acknowledged.lock().unwrap();
-    for (name, version) in acknowledged.iter() {
-        assert_eq!(found.get(name), Some(version), "{name} was acknowledged");
-        assert!(*version <= newest, "{name} is newer than the list, which is at {newest}");
-    }
     assert!(newest >= before, "the resourceVersion went back from {before} to {newest}");
+    assert!(newest >= ledger.newest(), "the list at {newest} is older than what it should hold");
+    ledger.check(&list);
+    if before > 0 {
+        let watched = timeout(PATIENCE, resume(client, ledger, before, newest)).await;
+        watched.expect("a watch shows in time what was written");
+    }
     newest
 }
 
+/// A watch from `after` shows every write since then, each once and in order, or is gone.
+async fn resume(client: Client, ledger: &Ledger, after: u64, until: u64) {
+    let mut missing = ledger.written_after(after);
+    let path = format!("{WRITTEN}&watch=1&allowWatchBookmarks=true&resourceVersion={after}");
+    let mut watch = client.watch(&path).await.expect("the server answers");
+    let mut last = after;
+    while !missing.is_empty() {
+        let event = watch.next().await.expect("the watch goes on");
+        let object = &event["object"];
+        if event["type"] == "ERROR" {
+            assert_eq!(object["code"], 410, "{event}");
+            assert_eq!(last, after, "a watch that has begun goes on");
+            return;
+        }
+        let seen = version(object);
+        assert!(seen > last || event["type"] == "BOOKMARK", "{seen} came after {last}");
+        last = seen;
+        assert!(last <= until, "{last} is newer than the list, which is at {until}");
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if missing.get(name) == Some(&seen) {
+            missing.remove(name);
+        }
+    }
+}
+
 /// Writes with all clients until the server has taken some, then kills it in the middle.
-async fn write_until_killed(mut server: Server, round: usize, acknowledged: &Acknowledged) {
+async fn write_until_killed(mut server: ApiServer, round: usize, ledger: &Ledger) {
     let mut writers = JoinSet::new();
-    let enough = Arc::new(tokio::sync::Semaphore::new(0));
-    for writer in 0..WRITERS {
-        let mut client = Client::connect(&server).await.expect("the server takes connections");
-        let (acknowledged, enough) = (Arc::clone(acknowledged), Arc::clone(&enough));
+    let enough = Arc::new(Semaphore::new(0));
+    for number in 0..WRITERS {
+        let prefix = format!("r{round}-w{number}");
+        let mut writer = Writer::connect(&server, ledger, &enough, prefix).await;
         writers.spawn(async move {
-            for number in 0.. {
-                let name = format!("r{round}-w{writer}-{number}");
-                let object = format!(
-                    r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#
-                );
-                let Ok((code, created)) = client.send("POST", MAPS, &object).await else { return };
-                assert_eq!(code, 201, "{created}");
-                acknowledged.lock().unwrap().insert(name, version(&created));
-                enough.add_permits(1);
+            loop {
+                match writer.write().await {
+                    Answer::Acknowledged => {}
+                    Answer::Refused(code, answer) => panic!("{code}: {answer}"),
+                    Answer::Lost => return,
+                }
             }
         });
     }
     // At another point in each round, with writes on their way in any case.
     let writes = u32::try_from(40 + round * 7 % 50).expect("a small number");
-    let waited = tokio::time::timeout(Duration::from_secs(60), enough.acquire_many(writes)).await;
+    let waited = timeout(PATIENCE, enough.acquire_many(writes)).await;
     assert!(waited.is_ok(), "the server takes {writes} writes in time");
     server.kill();
     while let Some(ended) = writers.join_next().await {
         ended.expect("every answer before the kill was a success");
     }
-}
-
-/// A watch from the first version either goes on from there or says that it cannot.
-async fn watch_resumes_or_is_gone(server: &Server) {
-    let mut client = Client::connect(server).await.expect("the server takes connections");
-    let path = format!("{MAPS}?watch=1&resourceVersion=1&timeoutSeconds=1");
-    let (code, event) = client.send("GET", &path, "").await.expect("the server answers");
-    assert_eq!(code, 200, "{event}");
-    assert!(event["type"] == "ADDED" || event["object"]["code"] == 410, "{event}");
-}
-
-fn version(object: &Value) -> u64 {
-    let text = object["metadata"]["resourceVersion"].as_str();
-    text.and_then(|text| text.parse().ok()).expect("a resourceVersion is a number")
 }
 
 #[expect(clippy::disallowed_methods, reason = "the length of a test is set from outside")]

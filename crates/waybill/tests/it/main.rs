@@ -3,4 +3,7 @@
 #![cfg(test)]
 
 mod envfile;
+mod etcd;
+mod image;
 mod run;
+mod runtime;

@@ -3,7 +3,6 @@
 use std::{
     env,
     ffi::OsString,
-    fs,
     io::{BufRead, BufReader, Write},
     path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
@@ -13,6 +12,10 @@ use std::{
 };
 
 use tempfile::TempDir;
+use waybill_testkit::{
+    apiserver::{ApiServer, Setup},
+    program::KUBECTL,
+};
 
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,8 +28,9 @@ const GATES: &str = "--feature-gates=ExecEnvVar=true,ExecRequestID=true,CSIDirec
 /// A running server; it ends when this is dropped.
 pub(crate) struct Cluster {
     dir: TempDir,
-    server: Child,
-    kubectl: OsString,
+    setup: Setup,
+    kubectl: PathBuf,
+    _server: ApiServer,
 }
 
 /// What a command left behind.
@@ -47,36 +51,12 @@ pub(crate) struct Running {
 impl Cluster {
     /// Starts a server and waits until it serves; nothing if this machine has no kubectl.
     pub(crate) fn start() -> Option<Self> {
-        let kubectl = variable("WAYBILL_KUBECTL").unwrap_or_else(|| "kubectl".into());
-        let version = Command::new(&kubectl).args(["version", "--client"]).output();
-        if let Err(error) = version {
-            println!(
-                "SKIPPED: {} does not run ({error}); install the Debian package \
-                 kubernetes-client (trixie or sid), or name a kubectl with WAYBILL_KUBECTL",
-                kubectl.display()
-            );
-            return None;
-        }
+        let kubectl = KUBECTL.find()?;
         let dir = tempfile::tempdir().expect("the temporary directory is writable");
-        let path = |name: &str| dir.path().join(name);
-        fs::write(path("tokens.csv"), TOKENS).expect("the temporary directory is writable");
-        let log = fs::File::create(path("server.log")).expect("the directory is writable");
-        let mut server = Command::new(env!("CARGO_BIN_EXE_waybill"))
-            .args(["apiserver", "--listen", "127.0.0.1:0", GATES, "--state-dir"])
-            .arg(path("state"))
-            .arg("--token-auth-file")
-            .arg(path("tokens.csv"))
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("the server starts");
-        let lines = read_lines(server.stdout.take().expect("stdout is piped"));
-        let cluster = Self { dir, server, kubectl };
-        let first = lines.recv_timeout(PATIENCE).expect("the server says where it listens");
-        assert!(first.starts_with("serving on https://127.0.0.1:"), "{first}");
-        Some(cluster)
+        let mut setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path()).flag(GATES);
+        setup.tokens = TOKENS.to_owned();
+        let server = setup.start();
+        Some(Self { dir, setup, kubectl, _server: server })
     }
 
     /// Runs kubectl with the arguments in `line`, split at spaces.
@@ -151,7 +131,7 @@ impl Cluster {
             .args(line.split_whitespace())
             .current_dir(self.dir.path())
             .env_clear()
-            .env("PATH", variable("PATH").unwrap_or_default())
+            .env("PATH", path())
             .env("HOME", self.dir.path())
             .env("KUBECONFIG", self.path("state/kubeconfig"))
             .stdin(Stdio::piped())
@@ -164,11 +144,8 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
         if thread::panicking() {
-            let log = fs::read_to_string(self.path("server.log")).unwrap_or_default();
-            println!("the server's log:\n{log}");
+            println!("the server's log:\n{}", self.setup.log());
         }
     }
 }
@@ -177,7 +154,9 @@ impl Ran {
     /// Succeeds and prints exactly `expected`, give or take white space at the ends.
     #[track_caller]
     pub(crate) fn prints(&self, expected: &str) {
-        assert_eq!(self.succeeds().stdout.trim(), expected.trim(), "{}", self.command);
+        // Since 1.34, kubectl says where it deletes.
+        let printed = self.succeeds().stdout.replace(" from default namespace", "");
+        assert_eq!(printed.trim(), expected.trim(), "{}", self.command);
     }
 
     /// Succeeds and prints each of `parts`, blanks in a row taken as one.
@@ -266,7 +245,8 @@ fn squeeze(text: &str) -> String {
     lines.join("\n")
 }
 
+/// For the programs that kubectl runs.
 #[expect(clippy::disallowed_methods, reason = "a test finds the programs of its machine")]
-fn variable(name: &str) -> Option<OsString> {
-    env::var_os(name)
+fn path() -> OsString {
+    env::var_os("PATH").unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! Stock `kubectl` against the real binary, as a user would run both.
 //!
 //! Skipped, and says so, where no kubectl is found; `WAYBILL_KUBECTL` names another one.
+//! `cargo xtask test` runs these tests a second time, over the newest kubectl of Debian.
 
 #![cfg(test)]
 

@@ -55,7 +55,9 @@ fn patches_of_three_types_change_what_they_name() {
     cluster.kubectl("get cm app -o jsonpath={.data}").prints(r#"{"keep":"j","m":"1","s":"1"}"#);
     let failing = r#"[{"op":"test","path":"/data/keep","value":"no"}]"#;
     let ran = cluster.kubectl(&format!("patch cm app --type=json -p {failing}"));
-    assert!(ran.stderr.contains("The request is invalid: testing value"), "{ran:#?}");
+    let rejected = "The request is invalid: the server rejected our request due to an error in our \
+                    request: testing value";
+    assert!(ran.stderr.contains(rejected), "{ran:#?}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! `resourceFieldRef`: a limit or request as the value of a variable.
 
+use waybill_core::quantity::Quantity;
+
 use crate::{
     field::{ErrorList, FieldError, FieldPath},
-    pod::{Divisor, ResourceFieldSelector},
+    pod::ResourceFieldSelector,
 };
 
 /// Checks the reference that stands at `path`.
@@ -43,13 +45,13 @@ impl Family {
         }
     }
 
-    fn allows(self, divisor: Divisor) -> bool {
-        match (divisor, self) {
-            (Divisor::Unset, _) => true,
-            (Divisor::Unit(unit), Self::Cpu) => matches!(unit, "1m" | "1"),
-            (Divisor::Unit(unit), _) => unit != "1m",
-            (Divisor::Other, _) => false,
-        }
+    /// Whether `divisor` is one of the units, in whatever words; `1024Ki` is `1Mi`.
+    fn allows(self, divisor: Quantity) -> bool {
+        let units = match self {
+            Self::Cpu => CPU_UNITS,
+            Self::EphemeralStorage | Self::HugePages | Self::Memory => BYTE_UNITS,
+        };
+        divisor.is_zero() || units.contains(&&*divisor.to_string())
     }
 
     fn divisor_rule(self) -> String {
@@ -61,12 +63,15 @@ impl Family {
             Self::HugePages => "hugepages",
             Self::Memory => "memory",
         };
-        format!(
-            "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are \
-             supported with the {noun} resource"
-        )
+        let units = BYTE_UNITS.join(", ");
+        format!("only divisor's values {units} are supported with the {noun} resource")
     }
 }
+
+const CPU_UNITS: &[&str] = &["1m", "1"];
+
+const BYTE_UNITS: &[&str] =
+    &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
 /// Sorted, as upstream lists them; huge pages are allowed as well but not listed.
 const RESOURCES: &[&str] = &[
@@ -84,9 +89,6 @@ mod tests {
 
     use super::*;
     use crate::pod::validate::testing::check_source;
-
-    const BYTE_UNITS: [&str; 13] =
-        ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
     #[track_caller]
     fn check(resource: &str, divisor: impl Into<Value>, expected: &[&str]) {
@@ -127,6 +129,7 @@ mod tests {
             check(resource, "1m", &[]);
             check(resource, "1", &[]);
             check(resource, "1000m", &[]);
+            check(resource, 0.001, &[]);
             for bad in ["10m", "1k", "1Ki", "2", "-1"] {
                 check(
                     resource,
@@ -151,16 +154,19 @@ mod tests {
             ("requests.hugepages-2Mi", "hugepages"),
         ] {
             for unit in BYTE_UNITS {
-                check(resource, unit, &[]);
+                check(resource, *unit, &[]);
             }
-            for bad in ["1m", "2Mi", "1024", "-1", "1e3"] {
+            for other in ["1024Ki", "1000", "10e-1", "0.9765625Ki"] {
+                check(resource, other, &[]);
+            }
+            for bad in ["1m", "2Mi", "1024", "1000Ki", "0.5Ki", "-1", "1e3"] {
                 check(
                     resource,
                     bad,
                     &[&format!(
                         "resourceFieldRef.divisor: Invalid value: \"{resource}\": only divisor's \
-                     values {} are supported with the {noun} resource",
-                        BYTE_UNITS.join(", ")
+                     values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are \
+                     supported with the {noun} resource",
                     )],
                 );
             }

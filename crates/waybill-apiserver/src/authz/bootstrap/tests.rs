@@ -98,6 +98,25 @@ fn check_user(groups: &[&str], action: &Action, allowed: bool) {
     assert_eq!(found.is_allowed(), allowed, "{groups:?} {action:?}");
 }
 
+/// A node that asks back must find its API server allowed, and a stolen certificate of it must not
+/// open anything else.
+#[test]
+fn the_api_server_may_use_the_whole_api_of_nodes_and_nothing_else() {
+    let group = [NODE_CLIENTS_GROUP];
+    for part in ["proxy", "stats", "log", "metrics", "pods", "healthz", "configz"] {
+        for verb in ["get", "create", "delete"] {
+            check_user(&group, &on(verb, &format!("/nodes/{part}:n")), true);
+        }
+    }
+    for verb in ["get", "list", "watch", "proxy"] {
+        check_user(&group, &on(verb, "nodes:n"), true);
+    }
+    for target in ["nodes:n", "nodes/status:n", "a/pods:p", "a/secrets:s"] {
+        check_user(&group, &on("update", target), false);
+    }
+    check_user(&group, &on("get", "a/pods/exec:p"), false);
+}
+
 #[test]
 fn everyone_sees_health_and_version_and_only_who_is_known_discovers() {
     let (known, unknown) = ([AUTHENTICATED_GROUP], [UNAUTHENTICATED_GROUP]);

@@ -6,7 +6,10 @@
 use serde::Deserialize;
 use waybill_api::field::{ErrorList, FieldError, FieldPath};
 
-use crate::authz::{FieldTerm, objects::or_default};
+use crate::{
+    authz::objects::or_default,
+    selector::field::{FieldOperator, FieldRequirement, FieldSelector},
+};
 
 /// `FieldSelectorAttributes` and `LabelSelectorAttributes`, which look the same.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -30,20 +33,17 @@ struct Requirement {
 }
 
 impl Selector {
-    /// The terms `field=value`, and whether every part of the selector could be read.
-    pub(super) fn terms(&self) -> (Vec<FieldTerm<'_>>, bool) {
-        let raw = self.raw_selector.split(',').filter(|term| !term.is_empty()).map(read_term);
-        let listed = self.requirements.iter().map(Requirement::read);
-        let mut terms = Vec::new();
-        let mut complete = true;
-        for read in raw.chain(listed) {
-            match read {
-                Read::Equals(term) => terms.push(term),
-                Read::Other => {}
-                Read::Unreadable => complete = false,
-            }
+    /// What it asks of fields, and whether every part of it could be read.
+    pub(super) fn fields(&self) -> (FieldSelector, bool) {
+        if !self.raw_selector.is_empty() {
+            return match FieldSelector::parse(&self.raw_selector) {
+                Ok(parsed) => (parsed, true),
+                Err(_) => (FieldSelector::default(), false),
+            };
         }
-        (terms, complete)
+        let read: Vec<_> = self.requirements.iter().filter_map(Requirement::on_field).collect();
+        let complete = read.len() == self.requirements.len();
+        (FieldSelector::new(read), complete)
     }
 
     pub(super) fn check(&self, path: &FieldPath) -> ErrorList {
@@ -68,12 +68,14 @@ impl Selector {
 }
 
 impl Requirement {
-    fn read(&self) -> Read<'_> {
-        match (self.operator.as_str(), self.values.as_slice()) {
-            ("In", [value]) => Read::Equals(FieldTerm { field: &self.key, value }),
-            ("NotIn", [_]) => Read::Other,
-            _ => Read::Unreadable,
-        }
+    fn on_field(&self) -> Option<FieldRequirement> {
+        let operator = match self.operator.as_str() {
+            "In" => FieldOperator::Equals,
+            "NotIn" => FieldOperator::NotEquals,
+            _ => return None,
+        };
+        let [value] = self.values.as_slice() else { return None };
+        Some(FieldRequirement { field: self.key.clone(), operator, value: value.clone() })
     }
 
     /// Unknown operators are left alone: newer clients may know more of them.
@@ -94,25 +96,5 @@ impl Requirement {
             _ => {}
         }
         errors
-    }
-}
-
-/// One part of a selector.
-enum Read<'a> {
-    Equals(FieldTerm<'a>),
-    /// Understood, but it does not limit to one value.
-    Other,
-    Unreadable,
-}
-
-fn read_term(term: &str) -> Read<'_> {
-    match term.split_once('=') {
-        Some((field, _)) if field.ends_with('!') => Read::Other,
-        // A backslash escapes the separators, and no name that matters here has any.
-        Some((field, value)) if !field.is_empty() && !value.contains('\\') => {
-            let value = value.strip_prefix('=').unwrap_or(value);
-            Read::Equals(FieldTerm { field: field.trim(), value: value.trim() })
-        }
-        Some(_) | None => Read::Unreadable,
     }
 }

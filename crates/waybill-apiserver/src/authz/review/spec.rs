@@ -8,8 +8,9 @@ use waybill_api::field::{ErrorList, FieldError, FieldPath};
 
 use super::selector::Selector;
 use crate::{
-    authz::{FieldTerm, objects::or_default},
+    authz::objects::or_default,
     request::{Action, ResourceTarget, Target, User},
+    selector::field::FieldSelector,
 };
 
 /// The `spec` of the three access reviews; that of a self review has no subject.
@@ -87,19 +88,19 @@ impl AccessSpec {
         Some(Action { verb: wanted.verb.clone(), target: Target::Path(wanted.path.clone()) })
     }
 
-    /// The terms of the field selector, and what to tell if not all could be read. To drop a term
-    /// makes the question broader, so it can only be refused more often.
-    pub(super) fn field_terms(&self) -> (Vec<FieldTerm<'_>>, Option<String>) {
+    /// The field selector, and what to tell if not all of it could be read. To drop a part makes the
+    /// question broader, so it can only be refused more often.
+    pub(super) fn fields(&self) -> (FieldSelector, Option<String>) {
         let selector =
             self.resource_attributes.as_ref().and_then(|wanted| wanted.field_selector.as_ref());
-        let Some((terms, complete)) = selector.map(Selector::terms) else {
-            return (Vec::new(), None);
+        let Some((fields, complete)) = selector.map(Selector::fields) else {
+            return (FieldSelector::default(), None);
         };
         let error = (!complete).then(|| {
-            let how = if terms.is_empty() { "ignored" } else { "partially ignored" };
+            let how = if fields.is_empty() { "ignored" } else { "partially ignored" };
             format!("spec.resourceAttributes.fieldSelector {how} due to parse error")
         });
-        (terms, error)
+        (fields, error)
     }
 
     pub(super) fn check_attributes(&self) -> ErrorList {

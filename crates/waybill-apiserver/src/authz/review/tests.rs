@@ -112,6 +112,17 @@ fn a_question_about_a_node_counts_its_field_selector() {
     check_status(
         &asked(json!({"rawSelector": "spec.nodeName=n,oops"})),
         &json!({
+            "allowed": false, "reason": reason,
+            "evaluationError":
+                "spec.resourceAttributes.fieldSelector ignored due to parse error",
+        }),
+    );
+    let mut partly = requirement("In");
+    let odd = json!({"key": "a", "operator": "Exceeds", "values": ["1"]});
+    partly["requirements"].as_array_mut().unwrap().push(odd);
+    check_status(
+        &asked(partly),
+        &json!({
             "allowed": true,
             "evaluationError":
                 "spec.resourceAttributes.fieldSelector partially ignored due to parse error",

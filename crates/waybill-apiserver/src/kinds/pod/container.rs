@@ -7,7 +7,7 @@ use waybill_api::{
     names::{label_faults, port_name_faults},
 };
 
-use super::{handler, mount, resources, security, spec::check_choice};
+use super::{claims, handler, mount, resources, security, spec::check_choice};
 use crate::kinds::document::Field;
 
 /// The containers of `spec`, in upstream's order.
@@ -52,14 +52,18 @@ pub(super) fn check_images(spec: Field<'_, '_>, errors: &mut ErrorList) {
     }
 }
 
-/// On the network of the host, ports are what they are.
+/// On the network of the host, ports are what they are. Templates may leave them out, and pods get
+/// them by default.
 pub(super) fn check_host_ports(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    if !spec.get("hostNetwork").is_true() {
+        return;
+    }
     for container in spec.get("containers").items() {
         for port in container.get("ports").items() {
             let host = port.get("hostPort");
-            if host.number() != port.get("containerPort").number() {
+            let number = host.number().unwrap_or_default();
+            if number != 0 && host.number() != port.get("containerPort").number() {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
-                let number = host.number().unwrap_or_default();
                 errors.push(host.invalid_as(number, detail));
             }
         }
@@ -100,8 +104,35 @@ fn check_common<'v>(
     mount::check_mounts(container, spec.get("volumes"), errors);
     check_choice(container.get("imagePullPolicy"), &["Always", "IfNotPresent", "Never"], errors);
     resources::check_resources(container.get("resources"), errors);
-    security::check_container(container.get("securityContext"), errors);
+    claims::check_uses(spec, container, errors);
+    check_resize_policy(spec, container.get("resizePolicy"), errors);
+    security::check_container(spec, container.get("securityContext"), errors);
 }
+
+/// Upstream names the list, not its items, but for duplicates.
+fn check_resize_policy(spec: Field<'_, '_>, policies: Field<'_, '_>, errors: &mut ErrorList) {
+    let mut names = BTreeSet::new();
+    for policy in policies.items() {
+        let (name, restart) =
+            (policy.get("resourceName").text(), policy.get("restartPolicy").text());
+        if !names.insert(name) {
+            errors.push(FieldError::duplicate(policy.path(), name));
+        }
+        for (text, choices) in [(name, &["cpu", "memory"]), (restart, &RESIZES)] {
+            if text.is_empty() {
+                errors.push(policies.required(""));
+            } else if !choices.contains(&text) {
+                errors.push(policies.invalid_choice(text, choices));
+            }
+        }
+        if spec.get("restartPolicy").text() == "Never" && restart != "NotRequired" {
+            let detail = "must be 'NotRequired' when `restartPolicy` is 'Never'";
+            errors.push(policies.invalid_as(restart, detail));
+        }
+    }
+}
+
+const RESIZES: [&str; 2] = ["NotRequired", "RestartContainer"];
 
 fn check_ports(ports: Field<'_, '_>, errors: &mut ErrorList) {
     let mut names = BTreeSet::new();

@@ -1,10 +1,11 @@
 //! What users leave out of a pod.
 
 use serde_json::{Map, Value, json};
+use waybill_api::quantity;
 
-use crate::kinds::{
-    document::{fill, fill_number, fill_text, items_mut, member, object_mut, put, text},
-    quantity::Quantity,
+use super::resources::{container_requests, is_of_whole_pods};
+use crate::kinds::document::{
+    fill, fill_number, fill_text, items_mut, member, object_mut, put, text,
 };
 
 /// Fills the spec of a pod.
@@ -20,6 +21,7 @@ pub(super) fn default_pod(spec: &mut Value) {
             }
         }
     }
+    fill_whole_requests(spec);
 }
 
 /// Fills the spec of a pod or of a pod template.
@@ -33,6 +35,7 @@ pub(crate) fn default_spec(spec: &mut Value) {
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         items_mut(spec, list).for_each(default_container);
     }
+    write_resources(spec);
     items_mut(spec, "volumes").for_each(default_volume);
 }
 
@@ -93,11 +96,7 @@ fn default_container(container: &mut Value) {
     fill_text(container, "terminationMessagePath", "/dev/termination-log");
     fill_text(container, "terminationMessagePolicy", "File");
     fill(container, "resources", Map::new());
-    if let Some(resources) = container.get_mut("resources") {
-        for list in ["limits", "requests"] {
-            resources.get_mut(list).into_iter().for_each(write_canonically);
-        }
-    }
+    write_resources(container);
     for port in items_mut(container, "ports") {
         fill_text(port, "protocol", "TCP");
     }
@@ -131,11 +130,19 @@ fn pull_policy(image: &str) -> &'static str {
     }
 }
 
-/// Each amount in its one text, since clients read texts only.
+fn write_resources(owner: &mut Value) {
+    if let Some(resources) = owner.get_mut("resources") {
+        for list in ["limits", "requests"] {
+            resources.get_mut(list).into_iter().for_each(write_canonically);
+        }
+    }
+}
+
+/// Each amount in thousandths at the finest, and in its one text, since clients read texts only.
 fn write_canonically(amounts: &mut Value) {
     for amount in amounts.as_object_mut().into_iter().flat_map(Map::values_mut) {
-        if let Ok(quantity) = Quantity::read(amount) {
-            *amount = quantity.canonical().into();
+        if let Ok(quantity) = quantity::read(amount) {
+            *amount = quantity.round_up_to_milli().to_string().into();
         }
     }
 }
@@ -173,6 +180,26 @@ fn fill_requests(container: &mut Value) {
     let Some(requests) = object_mut(resources, "requests") else { return };
     for (name, limit) in limits {
         fill(requests, &name, limit);
+    }
+}
+
+/// A pod that speaks of resources as a whole requests what its containers do, or what it may use.
+fn fill_whole_requests(spec: &mut Value) {
+    if !member(spec, "resources").is_object() {
+        return;
+    }
+    let sums = container_requests(spec).into_iter();
+    let sums = sums.map(|(name, sum)| (name.to_owned(), sum.to_string().into()));
+    let limits = member(member(spec, "resources"), "limits").as_object().into_iter().flatten();
+    let limits = limits.map(|(name, limit)| (name.clone(), limit.clone()));
+    let known = |(name, _): &(String, Value)| is_of_whole_pods(name);
+    let amounts: Vec<_> = sums.chain(limits).filter(known).collect();
+    if let Some(resources) = spec.get_mut("resources").filter(|_| !amounts.is_empty())
+        && let Some(requests) = object_mut(resources, "requests")
+    {
+        for (name, amount) in amounts {
+            fill(requests, &name, amount);
+        }
     }
 }
 

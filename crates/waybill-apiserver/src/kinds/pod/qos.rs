@@ -1,8 +1,10 @@
 //! The quality of service that the resources of a pod entitle it to.
 
 use serde_json::Value;
+use waybill_api::quantity;
+use waybill_core::quantity::Quantity;
 
-use crate::kinds::{document::member, quantity::Quantity};
+use crate::kinds::document::member;
 
 /// `Guaranteed`, `Burstable` or `BestEffort`.
 pub(super) fn class(spec: &Value) -> &'static str {
@@ -38,9 +40,9 @@ pub(super) fn class(spec: &Value) -> &'static str {
 const RESOURCES: [&str; 2] = ["cpu", "memory"];
 
 /// What is asked for, if it is more than nothing.
-fn amount(resources: &Value, list: &str, name: &str) -> Option<i128> {
-    let quantity = Quantity::read(member(member(resources, list), name)).ok()?;
-    (!quantity.is_zero() && !quantity.is_negative()).then(|| quantity.thousandths())
+fn amount(resources: &Value, list: &str, name: &str) -> Option<Quantity> {
+    let quantity = quantity::read(member(member(resources, list), name)).ok()?;
+    (!quantity.is_zero() && !quantity.is_negative()).then_some(quantity)
 }
 
 #[cfg(test)]

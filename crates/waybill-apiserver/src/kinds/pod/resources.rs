@@ -1,13 +1,59 @@
-//! What containers ask for and may use.
+//! What containers and whole pods ask for and may use.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeMap};
 
+use serde_json::{Value, json};
 use waybill_api::{
-    field::{ErrorList, FieldError},
+    field::{ErrorList, FieldError, FieldPath},
     names::qualified_name_faults,
+    quantity,
 };
 
-use crate::kinds::{document::Field, quantity::Quantity};
+use waybill_core::quantity::Quantity;
+
+use crate::kinds::document::{Field, member, text};
+
+/// The `overhead` of a pod.
+pub(super) fn check_overhead(overhead: Field<'_, '_>, errors: &mut ErrorList) {
+    if overhead.is_set() {
+        // Upstream judges it as limits, and says so.
+        let limits = json!({"limits": overhead.value()});
+        check_resources(overhead.holding(&limits), errors);
+    }
+}
+
+/// The `resources` of the pod with this `spec`: the whole holds its parts.
+pub(super) fn check_whole_pod(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    let whole = spec.get("resources");
+    if whole.is_set() {
+        check_whole(spec, whole, errors);
+    }
+}
+
+/// Whether a pod as a whole can ask for it.
+pub(super) fn is_of_whole_pods(name: &str) -> bool {
+    WHOLE_POD.contains(&name) || name.starts_with("hugepages-")
+}
+
+/// What the containers of the pod with this `spec` request at the same time, at the most.
+pub(super) fn container_requests(spec: &Value) -> BTreeMap<&str, Quantity> {
+    let mut sidecars = BTreeMap::new();
+    let mut most = BTreeMap::new();
+    for container in member(spec, "initContainers").as_array().into_iter().flatten() {
+        let mut running = sidecars.clone();
+        add_requests(&mut running, container);
+        if text(container, "restartPolicy") == "Always" {
+            sidecars.clone_from(&running);
+        }
+        raise(&mut most, running);
+    }
+    let mut running = sidecars;
+    for container in member(spec, "containers").as_array().into_iter().flatten() {
+        add_requests(&mut running, container);
+    }
+    raise(&mut most, running);
+    most
+}
 
 /// The `resources` of a container.
 pub(super) fn check_resources(resources: Field<'_, '_>, errors: &mut ErrorList) {
@@ -23,6 +69,7 @@ pub(super) fn check_resources(resources: Field<'_, '_>, errors: &mut ErrorList) 
     }
 }
 
+const WHOLE_POD: [&str; 2] = ["cpu", "memory"];
 const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 fn is_standard(name: &str) -> bool {
@@ -32,6 +79,76 @@ fn is_standard(name: &str) -> bool {
 /// Whether a node may promise more of it than it has.
 fn is_overcommitted(name: &str) -> bool {
     STANDARD.contains(&name) || name.contains("kubernetes.io/")
+}
+
+fn check_whole(spec: Field<'_, '_>, whole: Field<'_, '_>, errors: &mut ErrorList) {
+    let (limits, requests) = (whole.get("limits"), whole.get("requests"));
+    if !whole.get("claims").is_empty() {
+        let detail = "claims cannot be set for Resources at pod-level";
+        errors.push(whole.get("claims").forbidden(detail));
+    }
+    for list in [limits, requests] {
+        for (name, amount) in list.entries() {
+            if !is_of_whole_pods(name) {
+                errors.push(amount.invalid_choice(name, &WHOLE_POD));
+            }
+            check_amount(name, amount, errors);
+        }
+    }
+    for (name, request) in requests.entries() {
+        check_request(name, request, requests, limits, errors);
+    }
+    for (name, sum) in container_requests(spec.value()) {
+        let request = requests.entries().find(|(of, _)| *of == name);
+        let Some((_, request)) = request else { continue };
+        if let Some(asked) = quantity::read(request.value()).ok().filter(|asked| *asked < sum) {
+            errors.push(request.invalid_as(
+                asked.to_string(),
+                format!("must be greater than or equal to aggregate container requests of {sum}"),
+            ));
+        }
+    }
+    let containers = spec.get("containers");
+    for (position, container) in containers.items().enumerate() {
+        // The place is upstream's, below the resources of the pod.
+        let place = whole.path().child("containers").index(position);
+        check_limits_within(container, limits, &place, errors);
+    }
+}
+
+fn check_limits_within(
+    container: Field<'_, '_>,
+    whole: Field<'_, '_>,
+    place: &FieldPath,
+    errors: &mut ErrorList,
+) {
+    let resources = container.get("resources");
+    for (name, limit) in resources.get("limits").entries() {
+        let most = quantity::read(whole.get(name).value());
+        if let (Ok(limit), Ok(most)) = (quantity::read(limit.value()), most)
+            && limit > most
+        {
+            let detail = format!("must be less than or equal to pod limits of {most}");
+            let place = place.key(name).child("limits");
+            errors.push(FieldError::invalid(place, limit.to_string(), detail));
+        }
+    }
+}
+
+fn add_requests<'v>(sum: &mut BTreeMap<&'v str, Quantity>, container: &'v Value) {
+    let requests = member(member(container, "resources"), "requests");
+    for (name, amount) in requests.as_object().into_iter().flatten() {
+        let amount = quantity::read(amount).unwrap_or_default();
+        let sum = sum.entry(name).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+}
+
+fn raise<'v>(most: &mut BTreeMap<&'v str, Quantity>, to: BTreeMap<&'v str, Quantity>) {
+    for (name, amount) in to {
+        let most = most.entry(name).or_insert(amount);
+        *most = amount.max(*most);
+    }
 }
 
 fn check_name(name: &str, amount: Field<'_, '_>, errors: &mut ErrorList) {
@@ -45,7 +162,7 @@ fn check_name(name: &str, amount: Field<'_, '_>, errors: &mut ErrorList) {
 }
 
 fn check_amount(name: &str, amount: Field<'_, '_>, errors: &mut ErrorList) {
-    match Quantity::read(amount.value()) {
+    match quantity::read(amount.value()) {
         Err(error) => errors.push(amount.invalid(error.to_string())),
         Ok(quantity) if quantity.is_negative() => {
             errors.push(amount.invalid("must be greater than or equal to 0"));
@@ -73,27 +190,24 @@ fn check_request(
         }
         return;
     }
-    let (Ok(asked), Ok(allowed)) = (Quantity::read(request.value()), Quantity::read(limit.value()))
+    let (Ok(asked), Ok(allowed)) = (quantity::read(request.value()), quantity::read(limit.value()))
     else {
         return;
     };
-    let (shown, most) = (asked.canonical(), allowed.canonical());
-    let relation = match asked.compare(allowed) {
+    let relation = match asked.cmp(&allowed) {
         Ordering::Equal => return,
         Ordering::Less | Ordering::Greater if !is_overcommitted(name) => "equal to",
         Ordering::Less => return,
         Ordering::Greater => "less than or equal to",
     };
-    let detail = format!("must be {relation} {name} limit of {most}");
-    errors.push(FieldError::invalid(requests.path(), shown, detail));
+    let detail = format!("must be {relation} {name} limit of {allowed}");
+    errors.push(FieldError::invalid(requests.path(), asked.to_string(), detail));
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
-    use crate::kinds::testing::check_errors;
+    use crate::kinds::{pod::testing::check_spec, testing::check_errors};
 
     #[track_caller]
     fn check(resources: &Value, expected: &[&str]) {
@@ -124,8 +238,64 @@ mod tests {
         );
         check(
             &json!({"limits": {"cpu": "1x"}}),
-            &["limits[cpu]: Invalid value: \"1x\": unable to"],
+            &["limits[cpu]: Invalid value: \"1x\": quantities mu"],
         );
+    }
+
+    #[test]
+    fn overhead_is_an_amount_of_resources() {
+        check_spec(&json!({"overhead": {"cpu": "100m"}}), &[]);
+        check_spec(
+            &json!({"overhead": {"cpu": "-1", "gpu": "1"}}),
+            &[
+                "spec.overhead.limits[cpu]: Invalid value: \"-1\": must be greater than or equal",
+                "spec.overhead.limits[gpu]: Invalid value: \"gpu\": must be a standard resource t",
+                "spec.overhead.limits[gpu]: Invalid value: \"gpu\": must be a standard resource f",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_whole_pod_holds_its_containers() {
+        let container = |name: &str, resources: Value| json!({"name": name, "image": "i", "resources": resources});
+        let two = json!([
+            container("a", json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}})),
+            container("b", json!({"requests": {"cpu": "500m"}})),
+        ]);
+        check_spec(
+            &json!({"containers": two, "resources": {
+                "requests": {"cpu": "1500m"}, "limits": {"cpu": "2", "memory": "1Gi"}}}),
+            &[],
+        );
+        let mut two = two;
+        two[0]["resources"]["claims"] = json!([{"name": "y"}]);
+        check_spec(
+            &json!({"containers": two, "resources": {
+                "requests": {"cpu": "1"}, "limits": {"cpu": "1", "ephemeral-storage": "1Gi"},
+                "claims": [{"name": "x"}]}}),
+            &[
+                "spec.containers[0].resources.claims[0].name: Not found: \"y\"",
+                "spec.resources.claims: Forbidden: claims cannot be set for Resources at pod-level",
+                "spec.resources.limits[ephemeral-storage]: Unsupported value: \"ephemeral-storage\"",
+                "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal \
+                 to aggregate container requests of 1500m",
+                "spec.resources.containers[0][cpu].limits: Invalid value: \"2\": must be less than \
+                 or equal to pod limits of 1",
+            ],
+        );
+        check_spec(
+            &json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}),
+            &["spec.resources.requests: Invalid value: \"2\": must be less than or equal to cpu"],
+        );
+    }
+
+    #[test]
+    fn init_containers_request_one_after_another() {
+        let of = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+        let mut sidecar = of("1");
+        sidecar["restartPolicy"] = "Always".into();
+        let spec = json!({"initContainers": [of("2"), sidecar, of("2")], "containers": [of("1")]});
+        assert_eq!(container_requests(&spec)["cpu"].to_string(), "3");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use waybill_api::field::ErrorList;
+use waybill_api::field::{ErrorList, FieldError};
 
+use super::{spec::check_optional_choice, volume::descending_path_fault};
 use crate::kinds::document::Field;
 
 /// The security context of the pod with this `spec`.
@@ -23,16 +24,26 @@ pub(super) fn check_pod(spec: Field<'_, '_>, errors: &mut ErrorList) {
     }
     check_sysctls(context, errors);
     let policy = context.get("fsGroupChangePolicy");
-    check_choice(policy, &["Always", "OnRootMismatch"], errors);
+    check_optional_choice(policy, &["Always", "OnRootMismatch"], errors);
+    check_optional_choice(context.get("supplementalGroupsPolicy"), &["Merge", "Strict"], errors);
+    check_optional_choice(
+        context.get("seLinuxChangePolicy"),
+        &["MountOption", "Recursive"],
+        errors,
+    );
     check_profiles(context, errors);
 }
 
 /// The security context of a container.
-pub(super) fn check_container(context: Field<'_, '_>, errors: &mut ErrorList) {
+pub(super) fn check_container(spec: Field<'_, '_>, context: Field<'_, '_>, errors: &mut ErrorList) {
     for name in ["runAsUser", "runAsGroup"] {
         check_id(context.get(name), errors);
     }
-    check_choice(context.get("procMount"), &["Default", "Unmasked"], errors);
+    let mount = context.get("procMount");
+    check_optional_choice(mount, &["Default", "Unmasked"], errors);
+    if mount.text() == "Unmasked" && spec.get("hostUsers").value() != false {
+        errors.push(mount.invalid_text("`hostUsers` must be false to use `Unmasked`"));
+    }
     check_profiles(context, errors);
     if context.get("allowPrivilegeEscalation").value() != false {
         return;
@@ -84,13 +95,6 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(is_part)
 }
 
-/// Unlike elsewhere, nothing is a choice too.
-fn check_choice(field: Field<'_, '_>, choices: &[&str], errors: &mut ErrorList) {
-    if field.is_set() && !choices.contains(&field.text()) {
-        errors.push(field.not_supported(choices));
-    }
-}
-
 fn check_profiles(context: Field<'_, '_>, errors: &mut ErrorList) {
     for (name, word) in [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")] {
         let profile = context.get(name);
@@ -101,10 +105,13 @@ fn check_profiles(context: Field<'_, '_>, errors: &mut ErrorList) {
         if kind.is_empty() {
             errors.push(kind.required(&format!("type is required when {name} is set")));
         } else {
-            check_choice(kind, &["Localhost", "RuntimeDefault", "Unconfined"], errors);
+            check_optional_choice(kind, &["Localhost", "RuntimeDefault", "Unconfined"], errors);
         }
         if kind.text() == "Localhost" && local.is_empty() {
             errors.push(local.required(&format!("must be set when {word} type is Localhost")));
+        }
+        if kind.text() == "Localhost" {
+            check_local_profile(name, local, errors);
         }
         if kind.text() != "Localhost" && local.is_set() {
             let detail = format!("can only be set when {word} type is Localhost");
@@ -112,6 +119,24 @@ fn check_profiles(context: Field<'_, '_>, errors: &mut ErrorList) {
         }
     }
 }
+
+/// A profile on the node: of seccomp a file below a folder, of AppArmor a name.
+fn check_local_profile(name: &str, local: Field<'_, '_>, errors: &mut ErrorList) {
+    if name == "seccompProfile" {
+        if let Some(fault) = descending_path_fault(local.text()) {
+            errors.push(local.invalid_text(fault));
+        }
+        return;
+    }
+    if local.text().trim() != local.text() {
+        errors.push(local.invalid_text("must not be padded with whitespace"));
+    }
+    if local.text().len() > APP_ARMOR_BYTES {
+        errors.push(FieldError::too_long(local.path(), APP_ARMOR_BYTES));
+    }
+}
+
+const APP_ARMOR_BYTES: usize = 4095;
 
 #[cfg(test)]
 mod tests {
@@ -146,6 +171,73 @@ mod tests {
                 "spec.securityContext.sysctls[4].name: Duplicate value: \"a\"",
             ],
         );
+    }
+
+    #[test]
+    fn policies_are_closed_sets() {
+        check_spec(
+            &json!({"securityContext": {"fsGroupChangePolicy": "Odd", "seLinuxChangePolicy": "Odd",
+                "supplementalGroupsPolicy": "Odd"}}),
+            &[
+                "spec.securityContext.fsGroupChangePolicy: Unsupported value: \"Odd\": supported",
+                "spec.securityContext.supplementalGroupsPolicy: Unsupported value: \"Odd\": suppor",
+                "spec.securityContext.seLinuxChangePolicy: Unsupported value: \"Odd\": supported",
+            ],
+        );
+    }
+
+    #[test]
+    fn profiles_of_the_node_are_named_well() {
+        let with = |name: &str, kind: &str, profile: &str| json!({"securityContext": {name: {"type": kind, "localhostProfile": profile}}});
+        check_spec(&with("seccompProfile", "Localhost", "a/b.json"), &[]);
+        check_spec(&with("appArmorProfile", "Localhost", "my-profile"), &[]);
+        let at = "spec.securityContext";
+        for (name, kind, profile, expected) in [
+            (
+                "seccompProfile",
+                "Localhost",
+                "../a",
+                "Invalid value: \"../a\": must not contain '..'",
+            ),
+            ("seccompProfile", "Localhost", "/a", "Invalid value: \"/a\": must be a relative path"),
+            (
+                "seccompProfile",
+                "Unconfined",
+                "a",
+                "Invalid value: \"a\": can only be set when secc",
+            ),
+            ("appArmorProfile", "Localhost", " a", "Invalid value: \" a\": must not be padded"),
+            ("appArmorProfile", "Localhost", "", "Required value: must be set when AppArmor type"),
+            (
+                "appArmorProfile",
+                "Localhost",
+                &"a".repeat(4096),
+                "Too long: may not be more than 40",
+            ),
+        ] {
+            let expected = format!("{at}.{name}.localhostProfile: {expected}");
+            check_spec(&with(name, kind, profile), &[&expected]);
+        }
+        check_spec(
+            &json!({"securityContext": {"appArmorProfile": {"type": "Odd"}, "seccompProfile": {}}}),
+            &[
+                "spec.securityContext.seccompProfile.type: Required value: type is required when",
+                "spec.securityContext.appArmorProfile.type: Unsupported value: \"Odd\": supported",
+            ],
+        );
+    }
+
+    #[test]
+    fn proc_is_unmasked_for_own_users_only() {
+        let unmasked = |users: serde_json::Value| {
+            json!({"hostUsers": users, "containers": [{"name": "c", "image": "i",
+                "securityContext": {"procMount": "Unmasked"}}]})
+        };
+        check_spec(&unmasked(false.into()), &[]);
+        let fault = "spec.containers[0].securityContext.procMount: Invalid value: \"Unmasked\": \
+                     `hostUsers` must be false to use `Unmasked`";
+        check_spec(&unmasked(true.into()), &[fault]);
+        check_spec(&unmasked(serde_json::Value::Null), &[fault]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use waybill_api::{
     names::{qualified_name_faults, subdomain_faults},
 };
 
-use super::{container, security, update::MIRROR, volume};
+use super::{affinity, claims, container, dns, os, resources, security, update::MIRROR, volume};
 use crate::kinds::{NameRule, document::Field, meta, taint::check_tolerations};
 
 /// What must hold for every pod, its metadata and environments aside.
@@ -21,9 +21,6 @@ pub(super) fn check_pod(pod: Field<'_, '_>, errors: &mut ErrorList) {
     }
     check_spec(spec, errors);
     container::check_images(spec, errors);
-    if spec.get("hostNetwork").is_true() {
-        container::check_host_ports(spec, errors);
-    }
     if spec.get("serviceAccountName").is_empty() {
         volume::check_no_tokens(spec.get("volumes"), errors);
     }
@@ -32,14 +29,19 @@ pub(super) fn check_pod(pod: Field<'_, '_>, errors: &mut ErrorList) {
 /// What must hold for the spec of a pod or a pod template, its environments aside.
 pub(crate) fn check_spec(spec: Field<'_, '_>, errors: &mut ErrorList) {
     volume::check_volumes(spec.get("volumes"), errors);
+    claims::check_claims(spec.get("resourceClaims"), errors);
     container::check_containers(spec, errors);
+    resources::check_whole_pod(spec, errors);
+    container::check_host_ports(spec, errors);
     check_choice(spec.get("restartPolicy"), &["Always", "OnFailure", "Never"], errors);
-    check_choice(spec.get("dnsPolicy"), &DNS_POLICIES, errors);
-    check_dns_config(spec, errors);
+    dns::check_policy(spec.get("dnsPolicy"), errors);
     meta::check_labels(spec.get("nodeSelector"), errors);
     security::check_pod(spec, errors);
-    check_host_users(spec, errors);
+    affinity::check_affinity(spec.get("affinity"), errors);
+    dns::check_config(spec, errors);
     check_gates(spec, errors);
+    affinity::check_spread(spec.get("topologySpreadConstraints"), errors);
+    check_host_users(spec, errors);
     check_names(spec, errors);
     let deadline = spec.get("activeDeadlineSeconds");
     if deadline.number().is_some_and(|seconds| !SECONDS.contains(&seconds)) {
@@ -47,9 +49,9 @@ pub(crate) fn check_spec(spec: Field<'_, '_>, errors: &mut ErrorList) {
     }
     check_tolerations(spec.get("tolerations"), errors);
     let preemption = spec.get("preemptionPolicy");
-    if preemption.is_set() {
-        check_choice(preemption, &["PreemptLowerPriority", "Never"], errors);
-    }
+    check_optional_choice(preemption, &["PreemptLowerPriority", "Never"], errors);
+    resources::check_overhead(spec.get("overhead"), errors);
+    os::check_os(spec, errors);
 }
 
 /// What must hold for a pod that is just being made.
@@ -73,33 +75,26 @@ pub(super) fn check_choice(field: Field<'_, '_>, choices: &[&str], errors: &mut 
     }
 }
 
-const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-const MAX_NAMESERVERS: usize = 3;
-const SECONDS: std::ops::RangeInclusive<i64> = 1..=2_147_483_647;
-
-fn check_dns_config(spec: Field<'_, '_>, errors: &mut ErrorList) {
-    let config = spec.get("dnsConfig");
-    let servers = config.get("nameservers");
-    if spec.get("dnsPolicy").text() == "None" {
-        if !config.is_set() {
-            errors.push(config.required("must provide `dnsConfig` when `dnsPolicy` is None"));
-            return;
-        }
-        if servers.is_empty() {
-            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-            errors.push(servers.required(detail));
-        }
-    }
-    if servers.len() > MAX_NAMESERVERS {
-        errors.push(servers.invalid("must not have more than 3 nameservers"));
-    }
-    for server in servers.items() {
-        if server.text().parse::<std::net::IpAddr>().is_err() {
-            let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            errors.push(server.invalid_text(detail));
-        }
+/// `field` must be one of `choices` if it is there.
+pub(super) fn check_optional_choice(
+    field: Field<'_, '_>,
+    choices: &[&str],
+    errors: &mut ErrorList,
+) {
+    if field.is_set() && !choices.contains(&field.text()) {
+        errors.push(field.not_supported(choices));
     }
 }
+
+/// `address` must be an IP address.
+pub(super) fn check_ip(address: Field<'_, '_>, errors: &mut ErrorList) {
+    if address.text().parse::<std::net::IpAddr>().is_err() {
+        let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        errors.push(address.invalid_text(detail));
+    }
+}
+
+const SECONDS: std::ops::RangeInclusive<i64> = 1..=2_147_483_647;
 
 /// A pod with users of its own cannot share the other namespaces of the host.
 fn check_host_users(spec: Field<'_, '_>, errors: &mut ErrorList) {
@@ -149,11 +144,7 @@ fn check_names(spec: Field<'_, '_>, errors: &mut ErrorList) {
         }
     }
     for alias in spec.get("hostAliases").items() {
-        let ip = alias.get("ip");
-        if ip.text().parse::<std::net::IpAddr>().is_err() {
-            let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            errors.push(ip.invalid_text(detail));
-        }
+        check_ip(alias.get("ip"), errors);
         for hostname in alias.get("hostnames").items() {
             errors.extend(hostname.all_invalid(subdomain_faults(hostname.text())));
         }

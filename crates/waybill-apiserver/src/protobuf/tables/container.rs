@@ -156,36 +156,9 @@ static LIFECYCLE_HANDLER: Message = Message(&[
 
 static SLEEP_ACTION: Message = Message(&[kept(1, "seconds", Int64)]);
 
+/// What `EphemeralContainerCommon` has, under the same numbers, is what a container has.
 pub(super) static EPHEMERAL_CONTAINER: Message =
-    Message(&[inline(1, &EPHEMERAL_CONTAINER_COMMON), field(2, "targetContainerName", Text)]);
-
-static EPHEMERAL_CONTAINER_COMMON: Message = Message(&[
-    kept(1, "name", Text),
-    field(2, "image", Text),
-    list(3, "command", Text),
-    list(4, "args", Text),
-    field(5, "workingDir", Text),
-    list(6, "ports", Nested(&CONTAINER_PORT)),
-    list(7, "env", Nested(&ENV_VAR)),
-    field(8, "resources", Nested(&RESOURCE_REQUIREMENTS)),
-    list(9, "volumeMounts", Nested(&VOLUME_MOUNT)),
-    kept(10, "livenessProbe", Nested(&PROBE)),
-    kept(11, "readinessProbe", Nested(&PROBE)),
-    kept(12, "lifecycle", Nested(&LIFECYCLE)),
-    field(13, "terminationMessagePath", Text),
-    field(14, "imagePullPolicy", Text),
-    kept(15, "securityContext", Nested(&SECURITY_CONTEXT)),
-    field(16, "stdin", Bool),
-    field(17, "stdinOnce", Bool),
-    field(18, "tty", Bool),
-    list(19, "envFrom", Nested(&ENV_FROM_SOURCE)),
-    field(20, "terminationMessagePolicy", Text),
-    list(21, "volumeDevices", Nested(&VOLUME_DEVICE)),
-    kept(22, "startupProbe", Nested(&PROBE)),
-    list(23, "resizePolicy", Nested(&CONTAINER_RESIZE_POLICY)),
-    kept(24, "restartPolicy", Text),
-    list(25, "restartPolicyRules", Nested(&CONTAINER_RESTART_RULE)),
-]);
+    Message(&[inline(1, &CONTAINER), field(2, "targetContainerName", Text)]);
 
 static FILE_KEY_SELECTOR: Message = Message(&[
     kept(1, "volumeName", Text),

@@ -24,6 +24,8 @@ pub(super) const JSON: &str = "application/json";
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) code: u16,
+    pub(super) warnings: Vec<String>,
+    pub(super) retry_after: Option<String>,
     pub(super) body: Bytes,
 }
 
@@ -67,8 +69,12 @@ impl TestServer {
     ) -> Reply {
         let response = self.open(user, method, path, content_type, body.into()).await;
         let code = response.status().as_u16();
+        let warnings = response.headers().get_all(header::WARNING).iter();
+        let warnings = warnings.map(|value| value.to_str().unwrap().to_owned()).collect();
+        let retry_after = response.headers().get(header::RETRY_AFTER);
+        let retry_after = retry_after.map(|value| value.to_str().unwrap().to_owned());
         let body = timeout(PATIENCE, response.into_body().collect()).await.unwrap().unwrap();
-        Reply { code, body: body.to_bytes() }
+        Reply { code, warnings, retry_after, body: body.to_bytes() }
     }
 
     /// Starts a watch, which must be granted.

@@ -1,23 +1,26 @@
 //! Calls to etcd, each within a time limit.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use http::uri::PathAndQuery;
 use tokio::time::timeout;
 use tonic::{
-    Code, Request, Status, Streaming,
+    Code, Status, Streaming,
     client::Grpc,
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 use tonic_prost::ProstCodec;
 
+#[cfg(test)]
+use super::message::AuthenticateRequest;
 use super::{
     EtcdConfig, EtcdTls,
+    login::{Login, Token, is_stale, signed},
     message::{
-        CompactionRequest, CompactionResponse, RangeRequest, RangeResponse, TxnRequest,
-        TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
+        AuthenticateResponse, CompactionRequest, CompactionResponse, RangeRequest, RangeResponse,
+        TxnRequest, TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
     },
 };
 use crate::store::StoreError;
@@ -36,11 +39,12 @@ const SILENCE: Duration = Duration::from_secs(10);
 pub(super) struct Client {
     channel: Channel,
     timeout: Duration,
+    login: Option<Arc<Login>>,
 }
 
 impl Client {
     /// A client that connects when it is first used.
-    pub(super) fn new(config: &EtcdConfig) -> Result<Self, StoreError> {
+    pub(super) fn new(config: &mut EtcdConfig) -> Result<Self, StoreError> {
         let endpoints: Result<Vec<_>, _> =
             config.endpoints.iter().map(|uri| endpoint(uri, config)).collect();
         let endpoints = endpoints.map_err(StoreError::Connect)?;
@@ -48,7 +52,8 @@ impl Client {
             [one] => one.connect_lazy(),
             many => Channel::balance_list(many.iter().cloned()),
         };
-        Ok(Self { channel, timeout: config.timeout })
+        let login = config.user.take().map(|user| Arc::new(Login::new(user)));
+        Ok(Self { channel, timeout: config.timeout, login })
     }
 
     pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, CallError> {
@@ -93,14 +98,45 @@ impl Client {
 
     async fn unary<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
     where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let token = match self.login.as_deref().map(Login::token) {
+            Some(None) => self.log_in().await?,
+            token => token.flatten(),
+        };
+        match self.unary_as(token, path, request.clone()).await {
+            Err(status) if self.login.is_some() && is_stale(&status) => {
+                self.unary_as(self.log_in().await?, path, request).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn unary_as<Q, A>(
+        &self,
+        token: Option<Token>,
+        path: &'static str,
+        request: Q,
+    ) -> Result<A, Status>
+    where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
         let mut grpc = self.grpc().await?;
         let (path, codec) = (PathAndQuery::from_static(path), ProstCodec::<Q, A>::default());
-        Ok(grpc.unary(Request::new(request), path, codec).await?.into_inner())
+        Ok(grpc.unary(signed(request, token), path, codec).await?.into_inner())
     }
 
+    /// A new token, if tokens are needed.
+    async fn log_in(&self) -> Result<Option<Token>, Status> {
+        let Some(login) = &self.login else { return Ok(None) };
+        let path = "/etcdserverpb.Auth/Authenticate";
+        let answer: AuthenticateResponse = self.unary_as(None, path, login.request()?).await?;
+        login.keep(&answer.token).map(Some)
+    }
+
+    /// Always with a new token: a stream that etcd refuses for an old one does not say so.
     async fn bidirectional<Q, A>(
         &self,
         path: &'static str,
@@ -110,9 +146,10 @@ impl Client {
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
+        let token = self.log_in().await?;
         let mut grpc = self.grpc().await?;
         let (path, codec) = (PathAndQuery::from_static(path), ProstCodec::<Q, A>::default());
-        Ok(grpc.streaming(Request::new(requests), path, codec).await?.into_inner())
+        Ok(grpc.streaming(signed(requests, token), path, codec).await?.into_inner())
     }
 
     async fn grpc(&self) -> Result<Grpc<Channel>, Status> {
@@ -156,7 +193,7 @@ impl CallError {
                 return Self::TooLarge;
             }
         }
-        Self::Store(StoreError::Call { call, source: Box::new(status) })
+        Self::Store(StoreError::Call { call, source: status.into() })
     }
 
     /// For calls that know no better.
@@ -202,6 +239,23 @@ fn client_tls(tls: &EtcdTls) -> ClientTlsConfig {
         }
         None => config,
     }
+}
+
+/// Makes a user who may do everything, and lets etcd refuse everybody else.
+#[cfg(test)]
+pub(super) async fn ask_for_passwords(client: &Client, name: &str, password: &str) {
+    // The first fields of `AuthUserAddRequest` are those of a login, and of
+    // `AuthUserGrantRoleRequest` as well, with the role in place of the password.
+    let two = |name: &str, second: &str| AuthenticateRequest {
+        name: name.to_owned(),
+        password: second.to_owned(),
+    };
+    let call = async |path, request| -> AuthenticateResponse {
+        client.unary_as(None, path, request).await.unwrap()
+    };
+    call("/etcdserverpb.Auth/UserAdd", two(name, password)).await;
+    call("/etcdserverpb.Auth/UserGrantRole", two(name, "root")).await;
+    call("/etcdserverpb.Auth/AuthEnable", two("", "")).await;
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
-use tonic::Streaming;
+use tonic::{Status, Streaming};
 use waybill_core::{chain::Chain, id::ResourceVersion};
 
 use super::{
     client::{CallError, Client, range_of},
     message::{EventType, KeyEvent, ResponseHeader, WatchCreateRequest, WatchResponse},
-    newest_revision, revision_of,
+    newest_revision, own, revision_of,
 };
 use crate::store::{Change, StoreError, history::History};
 
@@ -132,7 +132,7 @@ enum Ended {
 async fn next(
     responses: &mut Streaming<WatchResponse>,
 ) -> Result<Option<WatchResponse>, StoreError> {
-    let failed = |status| StoreError::Call { call: "watch", source: Box::new(status) };
+    let failed = |status: Status| StoreError::Call { call: "watch", source: status.into() };
     responses.next().await.transpose().map_err(failed)
 }
 
@@ -152,12 +152,12 @@ fn change(
         return None;
     }
     let key = str::from_utf8(&kv.key).ok()?.strip_prefix(prefix)?.to_owned();
-    let previous = event.prev_kv.map(|kv| kv.value);
+    let previous = event.prev_kv.map(|kv| own(&kv.value));
     // The first write after a creation has version 1 and nothing before it.
     if previous.is_none() && (deleted || kv.version > 1) {
         return Some(Err(Incomplete));
     }
-    let value = (!deleted).then_some(kv.value);
+    let value = (!deleted).then(|| own(&kv.value));
     Some(Ok(Change { key, revision, value, previous }))
 }
 
@@ -184,11 +184,11 @@ mod tests {
         let newest = store.write(create("/2")).await.unwrap();
         store.compact(newest).await.unwrap();
 
-        let config = server.config("/test");
+        let mut config = etcd::server::config(&server, "/test");
         let history = Arc::new(History::after(start, Limits::default()));
         let mut behind = history.watch("", start).unwrap();
         let feed = Feed {
-            client: Client::new(&config).unwrap(),
+            client: Client::new(&mut config).unwrap(),
             history: Arc::clone(&history),
             prefix: config.prefix,
             timeout: config.timeout,

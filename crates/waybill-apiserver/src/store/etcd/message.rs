@@ -229,6 +229,34 @@ pub(super) enum EventType {
     Delete = 1,
 }
 
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+pub(super) struct AuthenticateRequest {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) password: String,
+}
+
+impl fmt::Debug for AuthenticateRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthenticateRequest").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+#[prost(skip_debug)]
+pub(super) struct AuthenticateResponse {
+    #[prost(string, tag = "2")]
+    pub(super) token: String,
+}
+
+impl fmt::Debug for AuthenticateResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthenticateResponse").finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use prost::Message;
@@ -254,7 +282,9 @@ mod tests {
         let put = PutRequest { key: Bytes::new(), value };
         let event = KeyEvent { kv: Some(kv), ..KeyEvent::default() };
         let op = RequestOp { request_put: Some(put), ..RequestOp::default() };
-        let shown = format!("{event:?} {op:?}");
+        let login = AuthenticateRequest { name: String::new(), password: "hunter2".into() };
+        let token = AuthenticateResponse { token: "hunter2".into() };
+        let shown = format!("{event:?} {op:?} {login:?} {token:?}");
         assert!(!shown.contains("hunter2") && shown.contains("7 bytes"), "{shown}");
     }
 }

@@ -184,11 +184,48 @@ fn remove(directory: &Path, id: &str, hierarchies: &Hierarchies) -> io::Result<(
         ignore_missing(fs::remove_file(pin))?;
     }
     ignore_missing(fs::remove_dir(pins))?;
-    if let Some(file) = &file {
+    if let Some(file) = file {
         Cgroup::remove_made(hierarchies, &file.made);
+        let left: Vec<_> = file.made.iter().filter(|path| hierarchies.has(path)).cloned().collect();
+        let own = left.iter().any(|path| Path::new("/").join(path) == file.cgroup_parent);
+        if own {
+            // Containers that have ended still stand in there; the next removal finds what is left.
+            let left = SandboxFile { network: false, ipc: false, uts: false, holder: None, ..file };
+            return record::save(&directory.join(record::RECORD), &left);
+        }
+        bequeath(directory, &left)?;
     }
     ignore_missing(fs::remove_file(directory.join(record::RECORD)))?;
     ignore_missing(fs::remove_dir(directory))
+}
+
+/// Leaves cgroups that other sandboxes stand in to one of those, which removes them with its own.
+fn bequeath(directory: &Path, left: &[PathBuf]) -> io::Result<()> {
+    if left.is_empty() {
+        return Ok(());
+    }
+    let Some(sandboxes) = directory.parent() else { return Ok(()) };
+    for other in fs::read_dir(sandboxes)? {
+        let path = other?.path();
+        if path == directory {
+            continue;
+        }
+        let Some(mut heir) = record::load::<SandboxFile>(&path.join(record::RECORD))? else {
+            continue;
+        };
+        let inherited: Vec<_> = left
+            .iter()
+            .filter(|cgroup| heir.cgroup_parent.starts_with(Path::new("/").join(cgroup)))
+            .filter(|cgroup| !heir.made.contains(cgroup))
+            .cloned()
+            .collect();
+        if !inherited.is_empty() {
+            // Topmost first, and all of these stand above what the heir made.
+            heir.made.splice(..0, inherited);
+            return record::save(&path.join(record::RECORD), &heir);
+        }
+    }
+    Ok(())
 }
 
 fn ignore_missing(result: io::Result<()>) -> io::Result<()> {

@@ -3,16 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::kinds::{Generation, Status};
 
-const SHAPE: Shape = Shape {
-    scope: Scope::Namespaced,
-    names: NameRule::Subdomain,
-    generation: Generation::Unused,
-    status: Status::Absent,
-    create_on_update: false,
-    unconditional_update: true,
-};
+const SHAPE: Shape = Shape::NAMESPACED;
 
 fn texts(errors: &ErrorList) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()

@@ -97,6 +97,101 @@ fn mounts() {
 }
 
 #[test]
+fn devices_are_claims_and_no_mounts() {
+    let at = "spec.containers[0]";
+    let container = |devices: serde_json::Value, mounts: serde_json::Value| {
+        json!({
+            "containers": [{"name": "c", "image": "i",
+                "volumeDevices": devices, "volumeMounts": mounts}],
+            "volumes": [{"name": "disk", "persistentVolumeClaim": {"claimName": "c"}},
+                {"name": "dir", "emptyDir": {}}],
+        })
+    };
+    check_spec(
+        &container(
+            json!([{"name": "disk", "devicePath": "/dev/x"}]),
+            json!([{"name": "dir", "mountPath": "/v"}]),
+        ),
+        &[],
+    );
+    check_spec(
+        &container(
+            json!([{"name": "dir", "devicePath": "/v"}, {"name": "disk", "devicePath": "/a/../b"},
+                {"name": "disk"}]),
+            json!([{"name": "dir", "mountPath": "/v"}]),
+        ),
+        &[
+            &format!("{at}.volumeMounts[0].name: Invalid value: \"dir\": must not already exist i"),
+            &format!(
+                "{at}.volumeMounts[0].mountPath: Invalid value: \"/v\": must not already exis"
+            ),
+            &format!(
+                "{at}.volumeDevices[0].name: Invalid value: \"dir\": can only use volume sour"
+            ),
+            &format!(
+                "{at}.volumeDevices[0].name: Invalid value: \"dir\": must not already exist i"
+            ),
+            &format!(
+                "{at}.volumeDevices[0].devicePath: Invalid value: \"/v\": must not already ex"
+            ),
+            &format!(
+                "{at}.volumeDevices[1].devicePath: Invalid value: \"/a/../b\": can not contain"
+            ),
+            &format!("{at}.volumeDevices[2].name: Invalid value: \"disk\": must be unique"),
+            &format!("{at}.volumeDevices[2].devicePath: Required value"),
+        ],
+    );
+}
+
+#[test]
+fn read_only_reaches_deep_only_where_it_is_asked_for() {
+    let at = "spec.containers[0].volumeMounts[0].recursiveReadOnly";
+    let mount = |fields: serde_json::Value| {
+        let mut mount = fields;
+        mount["name"] = "v".into();
+        mount["mountPath"] = "/v".into();
+        json!({"volumeMounts": [mount]})
+    };
+    check_container(&mount(json!({"recursiveReadOnly": "Enabled", "readOnly": true})), &[]);
+    check_container(
+        &mount(json!({"recursiveReadOnly": "IfPossible", "mountPropagation": "HostToContainer"})),
+        &[
+            &format!("{at}: Forbidden: may only be specified when readOnly is true"),
+            &format!("{at}: Forbidden: may only be specified when mountPropagation is None or not"),
+        ],
+    );
+    check_container(
+        &mount(json!({"recursiveReadOnly": "Odd"})),
+        &[&format!("{at}: Unsupported value: \"Odd\": supported values: \"Disabled\"")],
+    );
+}
+
+#[test]
+fn resizing_restarts_or_does_not() {
+    let at = "spec.containers[0].resizePolicy";
+    let policy =
+        |name: &str, restart: &str| json!({"resourceName": name, "restartPolicy": restart});
+    let container =
+        |policies: serde_json::Value| json!({"name": "c", "image": "i", "resizePolicy": policies});
+    let good = json!([policy("cpu", "NotRequired"), policy("memory", "RestartContainer")]);
+    check_spec(&json!({"containers": [container(good.clone())]}), &[]);
+    check_spec(
+        &json!({"containers": [container(good)], "restartPolicy": "Never"}),
+        &[&format!("{at}: Invalid value: \"RestartContainer\": must be 'NotRequired' when")],
+    );
+    check_spec(
+        &json!({"containers": [container(json!([policy("gpu", "Odd"), policy("gpu", "")]))]}),
+        &[
+            &format!("{at}: Unsupported value: \"gpu\": supported values: \"cpu\", \"memory\""),
+            &format!("{at}: Unsupported value: \"Odd\": supported values: \"NotRequired\", \"Re"),
+            &format!("{at}[1]: Duplicate value: \"gpu\""),
+            &format!("{at}: Unsupported value: \"gpu\": supported values: \"cpu\", \"memory\""),
+            &format!("{at}: Required value"),
+        ],
+    );
+}
+
+#[test]
 fn init_containers_restart_always_or_never() {
     let init = |fields: serde_json::Value| {
         let mut container = json!({"name": "i", "image": "i"});

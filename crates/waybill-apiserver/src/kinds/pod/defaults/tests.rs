@@ -15,6 +15,20 @@ fn check_policy(image: &str, expected: &str) {
 }
 
 #[test]
+fn a_whole_pod_requests_what_its_containers_do_or_what_it_may_use() {
+    let spec = json!({
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "0.5"}}}],
+        "resources": {"limits": {"cpu": "2.0", "memory": "1024Mi"}},
+    });
+    let pod = defaulted(&Pod, &json!({"spec": spec}));
+    let expected = json!({
+        "limits": {"cpu": "2", "memory": "1Gi"},
+        "requests": {"cpu": "500m", "memory": "1Gi"},
+    });
+    assert_eq!(pod["spec"]["resources"], expected);
+}
+
+#[test]
 fn moving_tags_are_pulled_always() {
     for image in ["busybox", "busybox:latest", "r.io:5000/busybox", "a/b/c", ""] {
         check_policy(image, "Always");

@@ -26,22 +26,6 @@ fn policies_are_closed_sets() {
 }
 
 #[test]
-fn own_dns_needs_a_server() {
-    check_spec(
-        &json!({"dnsPolicy": "None"}),
-        &["spec.dnsConfig: Required value: must provide `dns"],
-    );
-    check_spec(
-        &json!({"dnsPolicy": "None", "dnsConfig": {}}),
-        &["spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver"],
-    );
-    check_spec(
-        &json!({"dnsConfig": {"nameservers": ["1.1.1.1", "x"]}}),
-        &["spec.dnsConfig.nameservers[1]: Invalid value: \"x\": must be a valid IP address, (e.g."],
-    );
-}
-
-#[test]
 fn names_of_other_things() {
     check_spec(
         &json!({"nodeName": "A", "hostname": "a.b", "subdomain": "_", "serviceAccountName": "B"}),

@@ -1,14 +1,16 @@
-//! The sources that Waybill mounts, and what each of them needs; others pass.
+//! The sources of volumes, and what each of them needs.
 
 use std::collections::BTreeSet;
 
 use waybill_api::{
     field::{ErrorList, FieldError},
     names::subdomain_faults,
+    quantity,
 };
+use waybill_core::quantity::Quantity;
 
-use super::descending_path_fault;
-use crate::kinds::{document::Field, quantity::Quantity};
+use super::{descending_path_fault, remote};
+use crate::kinds::{document::Field, selector::check_label_selector};
 
 /// The source of the given `kind`.
 pub(super) fn check(kind: &str, source: Field<'_, '_>, errors: &mut ErrorList) {
@@ -30,7 +32,14 @@ pub(super) fn check(kind: &str, source: Field<'_, '_>, errors: &mut ErrorList) {
             check_required(source.get("secretName"), errors);
             check_files(source, errors);
         }
-        _ => {}
+        _ => remote::check(kind, source, errors),
+    }
+}
+
+/// `field` must not be empty.
+pub(super) fn check_required(field: Field<'_, '_>, errors: &mut ErrorList) {
+    if field.is_empty() {
+        errors.push(field.required(""));
     }
 }
 
@@ -55,12 +64,8 @@ const PROJECTIONS: [&str; 6] = [
 const DRIVER_BYTES: usize = 63;
 const MODE_RULE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const TOKEN_SECONDS: std::ops::RangeInclusive<i64> = 600..=(1 << 32);
-
-fn check_required(field: Field<'_, '_>, errors: &mut ErrorList) {
-    if field.is_empty() {
-        errors.push(field.required(""));
-    }
-}
+const KEY_TYPES: [&str; 6] =
+    ["ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096"];
 
 fn check_mode(mode: Field<'_, '_>, errors: &mut ErrorList) {
     if mode.number().is_some_and(|mode| !(0..=0o777).contains(&mode)) {
@@ -116,7 +121,7 @@ fn check_downward(items: Field<'_, '_>, errors: &mut ErrorList) {
 
 fn check_empty_dir(source: Field<'_, '_>, errors: &mut ErrorList) {
     let limit = source.get("sizeLimit");
-    if limit.is_set() && Quantity::read(limit.value()).map_or(true, Quantity::is_negative) {
+    if limit.is_set() && quantity::read(limit.value()).map_or(true, Quantity::is_negative) {
         errors.push(limit.forbidden("SizeLimit field must be a valid resource quantity"));
     }
 }
@@ -184,7 +189,15 @@ fn check_projection(kind: &str, projection: Field<'_, '_>, errors: &mut ErrorLis
             check_required(projection.get("name"), errors);
             check_files(projection, errors);
         }
+        "clusterTrustBundle" => check_trust_bundle(projection, errors),
         "downwardAPI" => check_downward(projection.get("items"), errors),
+        "podCertificate" => {
+            check_required(projection.get("signerName"), errors);
+            let key = projection.get("keyType");
+            if !KEY_TYPES.contains(&key.text()) {
+                errors.push(key.not_supported(&KEY_TYPES));
+            }
+        }
         "serviceAccountToken" => {
             check_file_path(projection.get("path"), errors);
             let seconds = projection.get("expirationSeconds");
@@ -201,6 +214,33 @@ fn check_projection(kind: &str, projection: Field<'_, '_>, errors: &mut ErrorLis
         }
         _ => {}
     }
+}
+
+/// A bundle is named, or chosen among those of a signer.
+fn check_trust_bundle(bundle: Field<'_, '_>, errors: &mut ErrorList) {
+    let (name, signer) = (bundle.get("name"), bundle.get("signerName"));
+    match (name.is_set(), signer.is_set()) {
+        (true, true) => {
+            errors.push(bundle.invalid("only one of name and signerName may be used"));
+        }
+        (true, false) if name.is_empty() => {
+            errors.push(name.required("must be a valid object name"));
+        }
+        (true, false) if bundle.get("labelSelector").is_set() => {
+            let detail = "labelSelector must be unset if name is specified";
+            errors.push(bundle.get("labelSelector").invalid(detail));
+        }
+        (false, true) if signer.is_empty() => {
+            errors.push(signer.required("must be a valid signer name"));
+        }
+        (true, false) | (false, true) => {
+            check_label_selector(bundle.get("labelSelector"), errors);
+        }
+        (false, false) => {
+            errors.push(bundle.required("either name or signerName must be specified"));
+        }
+    }
+    check_file_path(bundle.get("path"), errors);
 }
 
 /// The files that a projection is known to make.

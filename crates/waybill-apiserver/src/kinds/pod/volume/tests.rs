@@ -31,6 +31,14 @@ fn one_source_each() {
         &json!({"emptyDir": {}, "hostPath": {"path": "/"}}),
         &["spec.volumes[0].hostPath: Forbidden: may not specify more than 1 volume type"],
     );
+    // The order is upstream's.
+    check(
+        &json!({"csi": {"driver": "d"}, "secret": {"secretName": "s"}, "image": {}}),
+        &[
+            "spec.volumes[0].csi: Forbidden: may not specify more than 1 volume type",
+            "spec.volumes[0].image: Forbidden: may not specify more than 1 volume type",
+        ],
+    );
 }
 
 #[test]
@@ -80,6 +88,23 @@ fn projections() {
         &[
             &format!("{at}: Invalid value: \"a\": conflicting duplicate paths"),
             &format!("{at}.sources[2]: Required value: must specify a volume type"),
+        ],
+    );
+    check(
+        &json!({"projected": {"sources": [
+            {"clusterTrustBundle": {"path": "b"}},
+            {"clusterTrustBundle": {"name": "n", "signerName": "s", "path": "c"}},
+            {"clusterTrustBundle": {"name": "n", "labelSelector": {}}},
+            {"podCertificate": {"keyType": "Odd"}}]}}),
+        &[
+            &format!("{at}.sources[0].clusterTrustBundle: Required value: either name or signerN"),
+            &format!("{at}.sources[1].clusterTrustBundle: Invalid value: {{"),
+            &format!(
+                "{at}.sources[2].clusterTrustBundle.labelSelector: Invalid value: {{}}: label"
+            ),
+            &format!("{at}.sources[2].clusterTrustBundle.path: Required value"),
+            &format!("{at}.sources[3].podCertificate.signerName: Required value"),
+            &format!("{at}.sources[3].podCertificate.keyType: Unsupported value: \"Odd\""),
         ],
     );
     check(

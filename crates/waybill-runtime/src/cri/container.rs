@@ -1,0 +1,210 @@
+//! The life of a container after it was made.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+use tracing::info;
+use waybill_core::chain::Chain;
+use waybill_proto::cri::{
+    ContainerEventType, ContainerFilter, ContainerState, ContainerStatus, ContainerStatusResponse,
+    UpdateContainerResourcesRequest,
+};
+
+use super::{
+    Cri,
+    convert::{self, Standing},
+    error::{CriError, Result},
+    filter,
+    record::{self, ContainerRecord, StartError},
+    spec,
+};
+use crate::engine::{EngineError, State};
+
+/// What cannot be killed within this time hangs in the kernel.
+const KILL_LIMIT: Duration = Duration::from_secs(60);
+/// What status tells about a program that could not be started, as other runtimes do.
+const START_ERROR_CODE: i32 = 128;
+
+impl Cri {
+    pub(super) async fn start_container(self: Arc<Self>, id: String) -> Result<()> {
+        let container = self.store.container(&id)?;
+        let _starting = container.lifecycle.lock().await;
+        let id = container.record().id;
+        let standing = self.standing(&container.record());
+        if standing.state != ContainerState::ContainerCreated {
+            return Err(CriError::state(format!(
+                "container {id:?} is {}; only one that was created and not yet started can start",
+                shown(&standing)
+            )));
+        }
+        if let Err(error) = self.engine.start(&id).await {
+            let code = match &error {
+                EngineError::Exec(fault) => fault.code,
+                _ => START_ERROR_CODE,
+            };
+            let error = CriError::from(error);
+            let failed = StartError { at: self.now(), code, message: Chain(&error).to_string() };
+            self.change_container(&container, |record| record.start_error = Some(failed))?;
+            self.tell(&id, ContainerEventType::ContainerStoppedEvent);
+            return Err(error);
+        }
+        info!(container = id, "container is started");
+        self.tell(&id, ContainerEventType::ContainerStartedEvent);
+        Ok(())
+    }
+
+    /// Stop signal, grace, kill. A container that does not run is stopped already.
+    pub(super) async fn stop_container(self: Arc<Self>, id: String, grace: i64) -> Result<()> {
+        let container = match self.store.container(&id) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            found => found?,
+        };
+        let record = container.record();
+        if !matches!(self.engine.state(&record.id), Ok(State::Running { .. })) {
+            return Ok(());
+        }
+        let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+        if !grace.is_zero() {
+            self.engine.signal(&record.id, record.stop_signal).await?;
+            if timeout(grace, self.engine.wait(&record.id)).await.is_err() {
+                info!(container = record.id, "container did not stop in time and is killed");
+            }
+        }
+        self.kill(&record.id).await
+    }
+
+    /// Removes a container, killing it if it runs.
+    pub(super) async fn remove_container(self: Arc<Self>, id: String) -> Result<()> {
+        let container = match self.store.container(&id) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            found => found?,
+        };
+        let _removing = container.lifecycle.lock().await;
+        let record = container.record();
+        if self.store.container(&record.id).is_err() {
+            // Somebody was faster.
+            return Ok(());
+        }
+        self.kill(&record.id).await?;
+        let status = convert::container_status(&record, self.standing(&record));
+        self.discard_container(&record.id).await?;
+        self.store.remove_container(&record.id);
+        self.samples.forget(&record.id);
+        info!(container = record.id, "container is removed");
+        self.tell_removed(status, &record.sandbox);
+        Ok(())
+    }
+
+    pub(super) fn list_containers(
+        &self,
+        filter: &ContainerFilter,
+    ) -> Vec<waybill_proto::cri::Container> {
+        let records = self.store.containers().into_iter().map(|container| container.record());
+        let with_standing = records.map(|record| (self.standing(&record), record));
+        with_standing
+            .filter(|(standing, record)| filter::container(filter, record, standing.state))
+            .map(|(standing, record)| convert::container(&record, &standing))
+            .collect()
+    }
+
+    pub(super) fn container_status(
+        &self,
+        id: &str,
+        verbose: bool,
+    ) -> Result<ContainerStatusResponse> {
+        let record = self.store.container(id)?.record();
+        let standing = self.standing(&record);
+        let info =
+            verbose.then(|| ("info".to_owned(), convert::container_info(&record, &standing)));
+        Ok(ContainerStatusResponse {
+            status: Some(convert::container_status(&record, standing)),
+            info: info.into_iter().collect(),
+        })
+    }
+
+    /// The status of every container of a sandbox.
+    pub(super) fn statuses_in(&self, sandbox: &str) -> Vec<ContainerStatus> {
+        let records = self.store.containers_of(sandbox).into_iter().map(|it| it.record());
+        records.map(|record| convert::container_status(&record, self.standing(&record))).collect()
+    }
+
+    pub(super) async fn update_container(
+        self: Arc<Self>,
+        request: UpdateContainerResourcesRequest,
+    ) -> Result<()> {
+        let container = self.store.container(&request.container_id)?;
+        let _updating = container.lifecycle.lock().await;
+        if request.windows.is_some() {
+            let advice = "this runtime is for Linux";
+            return Err(CriError::unsupported("resources for Windows", advice));
+        }
+        let Some(update) = request.linux else { return Ok(()) };
+        let resources = spec::resources(&update, &self.machine)?;
+        let id = container.record().id;
+        self.engine.update(&id, &resources).await?;
+        self.change_container(&container, |record| spec::merge(&mut record.resources, &update))
+    }
+
+    pub(super) async fn reopen_log(self: Arc<Self>, id: String) -> Result<()> {
+        let id = self.running(&id)?;
+        Ok(self.engine.reopen_log(&id).await?)
+    }
+
+    /// The whole id of a container that runs.
+    pub(super) fn running(&self, id: &str) -> Result<String> {
+        let record = self.store.container(id)?.record();
+        let standing = self.standing(&record);
+        if standing.pid.is_none() {
+            let reason = format!("container {:?} is {}, not running", record.id, shown(&standing));
+            return Err(CriError::state(reason));
+        }
+        Ok(record.id)
+    }
+
+    pub(super) fn standing(&self, record: &ContainerRecord) -> Standing {
+        Standing::of(record, self.engine.state(&record.id).ok().as_ref())
+    }
+
+    /// Kills all processes of a container and waits until its end is known. One that the engine does
+    /// not know, or that has ended, is dead.
+    pub(super) async fn kill(&self, id: &str) -> Result<()> {
+        match self.engine.kill_all(id).await {
+            Ok(()) | Err(EngineError::NotFound { .. } | EngineError::WrongState { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !matches!(self.engine.state(id), Ok(State::Running { .. })) {
+            return Ok(());
+        }
+        match timeout(KILL_LIMIT, self.engine.wait(id)).await {
+            Ok(Ok(_) | Err(EngineError::NotFound { .. })) => Ok(()),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => {
+                let reason = format!(
+                    "container {id:?} was killed and does not end; its processes \
+                                      hang in the kernel"
+                );
+                Err(CriError::state(reason))
+            }
+        }
+    }
+
+    fn change_container(
+        &self,
+        container: &super::store::Container,
+        change: impl FnOnce(&mut ContainerRecord),
+    ) -> Result<()> {
+        let directory = self.container_dir(&container.record().id);
+        container.change(change, |record| {
+            record::write(&directory, record).map_err(CriError::io("write", &directory))
+        })
+    }
+}
+
+fn shown(standing: &Standing) -> &'static str {
+    match standing.state {
+        ContainerState::ContainerCreated => "created",
+        ContainerState::ContainerRunning => "running",
+        ContainerState::ContainerExited => "exited",
+        ContainerState::ContainerUnknown => "lost",
+    }
+}

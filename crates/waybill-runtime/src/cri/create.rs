@@ -1,0 +1,295 @@
+//! How a container comes to be.
+
+use std::{
+    collections::BTreeSet,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::mount::{MountPropagationFlags, mount_change};
+use tracing::{info, warn};
+use waybill_core::{chain::Chain, env::name::EnvName};
+use waybill_proto::cri::{
+    ContainerConfig, ContainerEventType, CreateContainerRequest, NamespaceMode,
+};
+
+use super::{
+    Cri,
+    error::{CriError, Result},
+    files,
+    record::{self, ContainerRecord, RecordedUser, SandboxRecord},
+    signals,
+    spec::{self, Plan, Rootfs},
+    store::{Name, new_id},
+    volumes,
+};
+use crate::{
+    engine::{ContainerRequest, State, Stdio},
+    image::Image,
+};
+
+/// Names in this annotation, with commas between, are shown nowhere (D9).
+const SENSITIVE: &str = "waybill.dev/sensitive-env";
+
+impl Cri {
+    /// Makes a container whose first process waits for the start; a failure leaves nothing behind.
+    pub(super) async fn create_container(
+        self: Arc<Self>,
+        request: CreateContainerRequest,
+    ) -> Result<String> {
+        let config =
+            request.config.ok_or_else(|| CriError::invalid("the request has no config"))?;
+        spec::check_config(&config)?;
+        let sandbox = self.store.sandbox(&request.pod_sandbox_id)?;
+        let _making = sandbox.lifecycle.lock().await;
+        let sandbox = sandbox.record();
+        if sandbox.stopped || self.store.sandbox(&sandbox.id).is_err() {
+            return Err(CriError::state(format!("sandbox {:?} is not ready", sandbox.id)));
+        }
+        let id = new_id();
+        let metadata = config.metadata.clone().unwrap_or_default();
+        let reservation = self.store.reserve(Name::of_container(&sandbox.id, &metadata), &id)?;
+        let record = match self.make_container(&id, &sandbox, config).await {
+            Ok(record) => record,
+            Err(error) => {
+                self.clear_container(&id).await;
+                return Err(error);
+            }
+        };
+        self.store.add_container(record);
+        reservation.keep();
+        info!(container = id, sandbox = sandbox.id, name = metadata.name, "container is created");
+        self.tell(&id, ContainerEventType::ContainerCreatedEvent);
+        Ok(id)
+    }
+
+    async fn make_container(
+        self: &Arc<Self>,
+        id: &str,
+        sandbox: &SandboxRecord,
+        mut config: ContainerConfig,
+    ) -> Result<ContainerRecord> {
+        let log = log_path(&sandbox.config.log_directory, &config.log_path)?;
+        let target_pid = self.target_pid(&config, &sandbox.id)?;
+        let name = config.image.as_ref().map_or("", |image| image.image.as_str()).to_owned();
+        let variables = std::mem::take(&mut config.envs);
+        let (cri, id, sandbox) = (Arc::clone(self), id.to_owned(), sandbox.clone());
+        let (record, request) = self
+            .blocking(move || {
+                let image = cri.images.resolve(&name)?;
+                let rootfs = cri.mount_rootfs(&id, &image)?;
+                if let Some(directory) = log.as_deref().and_then(Path::parent) {
+                    std::fs::create_dir_all(directory)
+                        .map_err(CriError::io("make the log directory", directory))?;
+                }
+                let image_config = image.config.config().clone().unwrap_or_default();
+                let inside = Rootfs::open(&rootfs).map_err(CriError::io("open", &rootfs))?;
+                let context = spec::security_context(&config);
+                let read = |path: &str| inside.read(path).map_err(CriError::io("read", path));
+                let image_user = image_config.user().as_deref().unwrap_or_default();
+                let user = spec::resolve(
+                    &context,
+                    image_user,
+                    &read("/etc/passwd")?,
+                    &read("/etc/group")?,
+                )?;
+                let shared =
+                    files::shared(&cri.sandbox_dir(&sandbox.id), sandbox.namespace_options().ipc());
+                let plan = Plan {
+                    id: &id,
+                    config: &config,
+                    sandbox: &sandbox,
+                    shared: &shared,
+                    image: &image_config,
+                    user: &user,
+                    rootfs: &rootfs,
+                    target_pid,
+                    machine: &cri.machine,
+                };
+                let mut spec = plan.spec()?;
+                let env = plan.environment(variables)?;
+                let working_dir = plan.working_dir()?;
+                inside
+                    .make_directory(&working_dir)
+                    .map_err(CriError::io("make the working directory", &working_dir))?;
+                let volumes: BTreeSet<_> = config
+                    .mounts
+                    .iter()
+                    .map(|it| Path::new("/").join(&it.container_path))
+                    .collect();
+                let is_volume = |inside: &Path| volumes.contains(inside);
+                volumes::stage(&cri.container_dir(&id), &mut spec, is_volume)?;
+                let env_names = shown_names(&config, env.iter().map(|(name, _)| name));
+                let stop_signal = stop_signal(&config, image_config.stop_signal().as_deref())?;
+                let resources = config.linux.as_ref().and_then(|it| it.resources.clone());
+                let stdio = Stdio {
+                    stdin: config.stdin,
+                    stdin_once: config.stdin_once,
+                    tty: config.tty,
+                    log: log.clone(),
+                };
+                let record = ContainerRecord {
+                    id,
+                    sandbox: sandbox.id.clone(),
+                    created_at: cri.now(),
+                    env_names,
+                    image_id: image.id.to_string(),
+                    image_ref: image_ref(&image),
+                    log,
+                    user: RecordedUser { uid: user.uid, gid: user.gid, groups: user.groups },
+                    resources: resources.unwrap_or_default(),
+                    stop_signal,
+                    start_error: None,
+                    config,
+                };
+                Ok((record, ContainerRequest { spec, env, stdio }))
+            })
+            .await?;
+        self.engine.create(&record.id, request).await?;
+        let directory = self.container_dir(&record.id);
+        record::write(&directory, &record).map_err(CriError::io("write", &directory))?;
+        Ok(record)
+    }
+
+    fn mount_rootfs(&self, id: &str, image: &Image) -> Result<PathBuf> {
+        let (directory, rootfs) = (self.container_dir(id), self.rootfs(id));
+        record::make_directory(&directory).map_err(CriError::io("make", &directory))?;
+        std::fs::create_dir(&rootfs).map_err(CriError::io("make", &rootfs))?;
+        self.images.mount(image, id, &rootfs)?;
+        // What is mounted in a container whose root is shared must not appear out here.
+        mount_change(&rootfs, MountPropagationFlags::PRIVATE)
+            .map_err(|error| CriError::io("make private", &rootfs)(error.into()))?;
+        Ok(rootfs)
+    }
+
+    /// The first process of the container whose process namespace the new one shall join.
+    fn target_pid(&self, config: &ContainerConfig, sandbox: &str) -> Result<Option<i32>> {
+        let Some(options) = spec::security_context(config).namespace_options else {
+            return Ok(None);
+        };
+        if options.pid() != NamespaceMode::Target {
+            return Ok(None);
+        }
+        let target = self.store.container(&options.target_id)?.record();
+        if target.sandbox != sandbox {
+            let reason = format!("target container {:?} is in another sandbox", target.id);
+            return Err(CriError::invalid(reason));
+        }
+        match self.engine.state(&target.id)? {
+            State::Running { pid, .. } => Ok(Some(pid)),
+            State::Created | State::Exited(_) => {
+                Err(CriError::state(format!("target container {:?} is not running", target.id)))
+            }
+        }
+    }
+
+    /// Undoes what was made for a container that has no record.
+    pub(super) async fn clear_container(self: &Arc<Self>, id: &str) {
+        if let Err(error) = self.discard_container(id).await {
+            warn!(container = id, error = %Chain(&error), "parts of a failed container are left");
+        }
+    }
+
+    /// Removes a container from the engine, the image store and the disk. Doing it twice is fine.
+    pub(super) async fn discard_container(self: &Arc<Self>, id: &str) -> Result<()> {
+        self.kill(id).await?;
+        match self.engine.delete(id).await.map_err(CriError::from) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+        let (cri, id) = (Arc::clone(self), id.to_owned());
+        self.blocking(move || {
+            let directory = cri.container_dir(&id);
+            cri.images.unmount(&id, &cri.rootfs(&id))?;
+            volumes::unstage(&directory)?;
+            // Never as a tree: what is still mounted there would be lost with it.
+            record::remove(&directory, &["volumes", "rootfs"])
+                .map_err(CriError::io("remove", directory))
+        })
+        .await
+    }
+}
+
+/// Where the log goes: `log_path` below the sandbox's directory, if both are given.
+fn log_path(directory: &str, path: &str) -> Result<Option<PathBuf>> {
+    if directory.is_empty() || path.is_empty() {
+        return Ok(None);
+    }
+    let below = |component| matches!(component, Component::Normal(_) | Component::CurDir);
+    if !Path::new(path).components().all(below) {
+        let reason = format!("log_path {path:?} does not stay below the sandbox's log directory");
+        return Err(CriError::invalid(reason));
+    }
+    Ok(Some(Path::new(directory).join(path)))
+}
+
+/// The request's stop signal, or else the image's.
+fn stop_signal(config: &ContainerConfig, image: Option<&str>) -> Result<i32> {
+    if let Some(signal) = signals::from_cri(config.stop_signal()) {
+        return Ok(signal);
+    }
+    match image {
+        None | Some("") => Ok(signals::TERM),
+        Some(name) => signals::parse(name).ok_or_else(|| {
+            CriError::invalid(format!("the image's stop signal {name:?} is not a signal"))
+        }),
+    }
+}
+
+/// Names that may be shown, in order.
+fn shown_names<'a>(
+    config: &ContainerConfig,
+    names: impl Iterator<Item = &'a EnvName>,
+) -> Vec<String> {
+    let hidden = config.annotations.get(SENSITIVE).map_or("", String::as_str);
+    let is_hidden = |name: &String| hidden.split(',').any(|other| other.trim() == name);
+    names.map(ToString::to_string).filter(|name| !is_hidden(name)).collect()
+}
+
+/// By digest if the image has one; an imported image may have none.
+fn image_ref(image: &Image) -> String {
+    image.digests.first().cloned().unwrap_or_else(|| image.id.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use waybill_core::env::name::NameRules;
+    use waybill_proto::cri::Signal;
+
+    use super::*;
+
+    #[test]
+    fn a_log_stays_below_the_sandboxes_directory() {
+        let path = |directory, path| log_path(directory, path).unwrap();
+        assert_eq!(path("/logs", "c/0.log"), Some(PathBuf::from("/logs/c/0.log")));
+        assert_eq!(path("", "c/0.log"), None);
+        assert_eq!(path("/logs", ""), None);
+        assert!(log_path("/logs", "../0.log").is_err());
+        assert!(log_path("/logs", "/etc/0.log").is_err());
+    }
+
+    #[test]
+    fn the_request_says_how_to_stop_before_the_image_does() {
+        let with = |signal: Signal| ContainerConfig {
+            stop_signal: signal.into(),
+            ..ContainerConfig::default()
+        };
+        let default = with(Signal::RuntimeDefault);
+        assert_eq!(stop_signal(&with(Signal::Sigusr1), Some("SIGQUIT")).unwrap(), 10);
+        assert_eq!(stop_signal(&default, Some("SIGQUIT")).unwrap(), 3);
+        assert_eq!(stop_signal(&default, None).unwrap(), 15);
+        assert!(stop_signal(&default, Some("SIGFLY")).is_err());
+    }
+
+    /// D9
+    #[test]
+    fn names_marked_sensitive_are_not_shown() {
+        let config = ContainerConfig {
+            annotations: [(SENSITIVE.to_owned(), "TOKEN, KEY".to_owned())].into(),
+            ..ContainerConfig::default()
+        };
+        let names = ["PATH", "TOKEN", "KEY", "KEYS"]
+            .map(|name| EnvName::parse(name, NameRules::Kernel).unwrap());
+        assert_eq!(shown_names(&config, names.iter()), ["PATH", "KEYS"]);
+    }
+}

@@ -1,0 +1,43 @@
+//! Our own service for exec sessions: who runs what, without the values of their variables.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+use waybill_proto::runtime::{
+    ListSessionsRequest, ListSessionsResponse, Session, sessions_server::Sessions,
+};
+
+use super::{Cri, convert};
+use crate::engine::{SessionFilter, SessionRecord};
+
+pub(crate) struct SessionService(pub(crate) Arc<Cri>);
+
+#[tonic::async_trait]
+impl Sessions for SessionService {
+    async fn list_sessions(
+        &self,
+        request: Request<ListSessionsRequest>,
+    ) -> Result<Response<ListSessionsResponse>, Status> {
+        let request = request.into_inner();
+        let container = match request.container_id.as_str() {
+            "" => None,
+            id => Some(self.0.store.container(id)?.record().id),
+        };
+        let filter = SessionFilter { container, running: request.running };
+        let sessions = self.0.engine.sessions(&filter).iter().map(session).collect();
+        Ok(Response::new(ListSessionsResponse { sessions }))
+    }
+}
+
+fn session(record: &SessionRecord) -> Session {
+    Session {
+        id: record.id.clone(),
+        container_id: record.container.clone(),
+        pid: record.pid,
+        started_at: convert::nanoseconds(record.started_at),
+        finished_at: record.exit.as_ref().map_or(0, |it| convert::nanoseconds(it.finished_at)),
+        exit_code: record.exit.as_ref().map_or(0, |exit| exit.code),
+        env_names: record.injected.iter().map(ToString::to_string).collect(),
+        audit_id: record.audit_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,271 @@
+//! What is mounted in a container: what every container has, what its sandbox gives, what the request adds.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use oci_spec::runtime::{Mount, MountBuilder};
+use waybill_proto::cri::{self, MountPropagation};
+
+use super::sharing::Sharing;
+use crate::cri::{
+    error::{CriError, Result},
+    machine::Machine,
+};
+
+/// Mounts in the order in which they are made, and how the root passes them on.
+#[derive(Debug)]
+pub(super) struct Mounts {
+    pub(super) all: Vec<Mount>,
+    /// Of the root; `None` keeps what the OCI runtime prefers.
+    pub(super) propagation: Option<&'static str>,
+}
+
+/// Files and directories that a sandbox shares with its containers.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) shm: PathBuf,
+    pub(crate) hostname: PathBuf,
+    pub(crate) hosts: PathBuf,
+    pub(crate) resolv_conf: PathBuf,
+}
+
+pub(super) struct Request<'a> {
+    pub(super) mounts: &'a [cri::Mount],
+    pub(super) shared: &'a Shared,
+    pub(super) privileged: bool,
+    pub(super) read_only_root: bool,
+}
+
+pub(super) fn mounts(request: &Request<'_>, machine: &Machine) -> Result<Mounts> {
+    let sharing = Sharing::of_this_process()?;
+    let mut volumes = Vec::with_capacity(request.mounts.len());
+    let mut propagation = None;
+    for mount in request.mounts {
+        volumes.push(volume(mount, &sharing, machine)?);
+        propagation = match (mount.propagation(), propagation) {
+            (MountPropagation::PropagationBidirectional, _) => Some("shared"),
+            (MountPropagation::PropagationHostToContainer, None) => Some("slave"),
+            (_, before) => before,
+        };
+    }
+    let mut all = system(request.privileged)?;
+    all.extend(of_the_sandbox(request.shared, request.read_only_root)?);
+    // The request's own mount of a place takes the place of ours.
+    all.retain(|mount| volumes.iter().all(|other| other.destination() != mount.destination()));
+    // What lies deeper comes later, or it would be hidden.
+    volumes.sort_by_key(|mount| mount.destination().components().count());
+    all.extend(volumes);
+    Ok(Mounts { all, propagation })
+}
+
+/// File systems that every container has.
+fn system(privileged: bool) -> Result<Vec<Mount>> {
+    let access = if privileged { "rw" } else { "ro" };
+    let safe = ["nosuid", "noexec", "nodev"];
+    Ok(vec![
+        mount("/proc", "proc", "proc", &safe)?,
+        mount("/dev", "tmpfs", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"])?,
+        mount(
+            "/dev/pts",
+            "devpts",
+            "devpts",
+            &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"],
+        )?,
+        mount("/dev/mqueue", "mqueue", "mqueue", &safe)?,
+        mount("/sys", "sysfs", "sysfs", &[&safe[..], &[access]].concat())?,
+        mount("/sys/fs/cgroup", "cgroup", "cgroup", &[&safe[..], &["relatime", access]].concat())?,
+    ])
+}
+
+fn of_the_sandbox(shared: &Shared, read_only_root: bool) -> Result<Vec<Mount>> {
+    let access = if read_only_root { "ro" } else { "rw" };
+    let file =
+        |inside: &str, path: &Path| mount(inside, "bind", path, &["rbind", "rprivate", access]);
+    Ok(vec![
+        mount(
+            "/dev/shm",
+            "bind",
+            &shared.shm,
+            &["rbind", "rprivate", "nosuid", "noexec", "nodev", "rw"],
+        )?,
+        file("/etc/hostname", &shared.hostname)?,
+        file("/etc/hosts", &shared.hosts)?,
+        file("/etc/resolv.conf", &shared.resolv_conf)?,
+    ])
+}
+
+/// A mount of the request.
+fn volume(mount_request: &cri::Mount, sharing: &Sharing, machine: &Machine) -> Result<Mount> {
+    let inside = &mount_request.container_path;
+    if inside.is_empty() || Path::new(inside).components().any(|it| it.as_os_str() == "..") {
+        return Err(CriError::invalid(format!(
+            "container_path {inside:?} of a mount is not a path"
+        )));
+    }
+    check_supported(mount_request, machine)?;
+    let source = fs::canonicalize(&mount_request.host_path)
+        .map_err(CriError::io("find the host path of a mount", &mount_request.host_path))?;
+    let propagation = match mount_request.propagation() {
+        MountPropagation::PropagationPrivate => "rprivate",
+        MountPropagation::PropagationHostToContainer => {
+            sharing.check_receives(&source)?;
+            "rslave"
+        }
+        MountPropagation::PropagationBidirectional => {
+            sharing.check_shared(&source)?;
+            "rshared"
+        }
+    };
+    let access = match (mount_request.readonly, mount_request.recursive_read_only) {
+        (_, true) => "rro",
+        (true, false) => "ro",
+        (false, false) => "rw",
+    };
+    mount(Path::new("/").join(inside), "bind", source, &["rbind", propagation, access])
+}
+
+fn check_supported(mount: &cri::Mount, machine: &Machine) -> Result<()> {
+    let at = &mount.container_path;
+    if mount.image.as_ref().is_some_and(|image| !image.image.is_empty()) {
+        let advice = format!("mount {at:?} from a host path");
+        return Err(CriError::unsupported("an image as a volume", advice));
+    }
+    if !mount.uid_mappings.is_empty() || !mount.gid_mappings.is_empty() {
+        let advice = format!("mount {at:?} without mappings");
+        return Err(CriError::unsupported("a mount with its own user mapping", advice));
+    }
+    // Kubelets ask for it on every machine; without SELinux there is no label to change.
+    if mount.selinux_relabel && machine.selinux {
+        let advice = format!("label the host path of {at:?} beforehand");
+        return Err(CriError::unsupported("relabelling of a mount", advice));
+    }
+    if mount.recursive_read_only {
+        if !mount.readonly || mount.propagation() != MountPropagation::PropagationPrivate {
+            let reason = format!(
+                "mount {at:?}: recursive_read_only needs readonly, and private propagation"
+            );
+            return Err(CriError::invalid(reason));
+        }
+        if !machine.recursive_read_only {
+            let advice = format!("mount {at:?} without it, or use Linux 5.12 or newer");
+            return Err(CriError::unsupported("recursive_read_only", advice));
+        }
+    }
+    Ok(())
+}
+
+fn mount(
+    inside: impl Into<PathBuf>,
+    kind: &str,
+    source: impl Into<PathBuf>,
+    options: &[&str],
+) -> Result<Mount> {
+    let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
+    let builder = MountBuilder::default().destination(inside).typ(kind).source(source);
+    Ok(builder.options(options).build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared() -> Shared {
+        let file = |name: &str| PathBuf::from("/run/s").join(name);
+        Shared {
+            shm: file("shm"),
+            hostname: file("hostname"),
+            hosts: file("hosts"),
+            resolv_conf: file("resolv.conf"),
+        }
+    }
+
+    fn at(inside: &str) -> cri::Mount {
+        cri::Mount { container_path: inside.into(), host_path: "/tmp".into(), ..Default::default() }
+    }
+
+    fn built(volumes: &[cri::Mount]) -> Result<Mounts> {
+        let shared = shared();
+        let request =
+            Request { mounts: volumes, shared: &shared, privileged: false, read_only_root: false };
+        mounts(&request, &Machine::plain())
+    }
+
+    fn find<'a>(mounts: &'a Mounts, inside: &str) -> &'a Mount {
+        mounts.all.iter().find(|it| it.destination() == Path::new(inside)).unwrap()
+    }
+
+    fn options(mount: &Mount) -> Vec<&str> {
+        mount.options().as_ref().unwrap().iter().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn every_container_has_the_file_systems_of_the_system() {
+        let mounts = built(&[]).unwrap();
+        for inside in ["/proc", "/dev", "/dev/pts", "/dev/shm", "/sys", "/etc/hosts"] {
+            find(&mounts, inside);
+        }
+        assert!(options(find(&mounts, "/sys")).contains(&"ro"));
+        assert_eq!(find(&mounts, "/dev/shm").source().as_deref(), Some(Path::new("/run/s/shm")));
+        assert_eq!(mounts.propagation, None);
+    }
+
+    #[test]
+    fn the_request_takes_the_place_of_ours_and_depth_decides_the_order() {
+        let mounts = built(&[at("/a/b/c"), at("/etc/hosts"), at("/a")]).unwrap();
+        let order: Vec<_> = mounts.all.iter().map(|it| it.destination().as_path()).collect();
+        let place = |inside: &str| order.iter().position(|it| *it == Path::new(inside)).unwrap();
+        assert!(place("/a") < place("/a/b/c"));
+        assert_eq!(order.iter().filter(|it| **it == Path::new("/etc/hosts")).count(), 1);
+        assert_eq!(find(&mounts, "/etc/hosts").source().as_deref(), Some(Path::new("/tmp")));
+    }
+
+    #[test]
+    fn read_only_means_read_only() {
+        let read_only = cri::Mount { readonly: true, ..at("/a") };
+        let recursive =
+            cri::Mount { recursive_read_only: true, ..cri::Mount { readonly: true, ..at("/b") } };
+        let mounts = built(&[read_only, recursive, at("/c")]).unwrap();
+        assert_eq!(options(find(&mounts, "/a")), ["rbind", "rprivate", "ro"]);
+        assert_eq!(options(find(&mounts, "/b")), ["rbind", "rprivate", "rro"]);
+        assert_eq!(options(find(&mounts, "/c")), ["rbind", "rprivate", "rw"]);
+    }
+
+    #[test]
+    fn a_read_only_root_has_read_only_files_of_the_sandbox() {
+        let shared = shared();
+        let request =
+            Request { mounts: &[], shared: &shared, privileged: true, read_only_root: true };
+        let mounts = mounts(&request, &Machine::plain()).unwrap();
+        assert!(options(find(&mounts, "/etc/hosts")).contains(&"ro"));
+        assert!(options(find(&mounts, "/dev/shm")).contains(&"rw"));
+        assert!(options(find(&mounts, "/sys")).contains(&"rw"));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        let cases = [
+            cri::Mount { host_path: "/does/not/exist".into(), ..at("/a") },
+            at(""),
+            at("/a/../b"),
+            cri::Mount { recursive_read_only: true, ..at("/a") },
+            cri::Mount { uid_mappings: vec![cri::IdMapping::default()], ..at("/a") },
+            cri::Mount {
+                image: Some(cri::ImageSpec { image: "x".into(), ..Default::default() }),
+                ..at("/a")
+            },
+        ];
+        for case in cases {
+            assert!(built(std::slice::from_ref(&case)).is_err(), "{case:?}");
+        }
+    }
+
+    #[test]
+    fn relabelling_is_refused_where_labels_exist() {
+        let relabel = cri::Mount { selinux_relabel: true, ..at("/a") };
+        assert!(check_supported(&relabel, &Machine::plain()).is_ok());
+        let machine = Machine { selinux: true, ..Machine::plain() };
+        assert!(check_supported(&relabel, &machine).is_err());
+    }
+}

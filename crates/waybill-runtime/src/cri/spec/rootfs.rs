@@ -1,0 +1,118 @@
+//! Looks into a container's root file system without being led out of it by symbolic links.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::fd::{AsFd, OwnedFd},
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2},
+    io::Errno,
+};
+
+/// Accounts of any real image fit; more would be memory that an image chooses.
+const LONGEST_FILE: u64 = 4 << 20;
+
+/// A root file system, and what is below it.
+pub(crate) struct Rootfs(OwnedFd);
+
+impl Rootfs {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())?))
+    }
+
+    /// The content of a text file; empty if there is none. A link that leads out of the root ends
+    /// inside it, as it would for the container.
+    pub(crate) fn read(&self, path: &str) -> io::Result<String> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(String::new()),
+            Err(error) => return Err(error.into()),
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"));
+        }
+        let mut content = Vec::new();
+        file.take(LONGEST_FILE).read_to_end(&mut content)?;
+        Ok(String::from_utf8_lossy(&content).into_owned())
+    }
+
+    /// Makes `path` and what is missing above it.
+    pub(crate) fn make_directory(&self, path: &Path) -> io::Result<()> {
+        let mut above: Option<OwnedFd> = None;
+        let mut walked = PathBuf::from("/");
+        for component in path.components() {
+            let Component::Normal(name) = component else { continue };
+            let parent = above.as_ref().map_or(self.0.as_fd(), AsFd::as_fd);
+            walked.push(name);
+            let made = match self.directory(&walked) {
+                Err(Errno::NOENT) => {
+                    mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
+                    self.directory(&walked)?
+                }
+                found => found?,
+            };
+            above = Some(made);
+        }
+        Ok(())
+    }
+
+    fn directory(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn links_do_not_lead_out_of_the_root() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("passwd"), "outside").unwrap();
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        symlink(outside.path().join("passwd"), root.path().join("etc/passwd")).unwrap();
+        symlink("../../../../../real", root.path().join("etc/group")).unwrap();
+        fs::write(root.path().join("real"), "inside").unwrap();
+        symlink(outside.path(), root.path().join("srv")).unwrap();
+
+        let rootfs = Rootfs::open(root.path()).unwrap();
+        assert_eq!(rootfs.read("etc/passwd").unwrap(), "");
+        assert_eq!(rootfs.read("/etc/group").unwrap(), "inside");
+        assert_eq!(rootfs.read("none/at/all").unwrap(), "");
+        // The link leads to a place that does not exist inside, and nothing is made outside.
+        assert!(rootfs.make_directory(Path::new("/srv/app")).is_err());
+        assert!(!outside.path().join("app").exists());
+    }
+
+    #[test]
+    fn missing_directories_are_made_and_others_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let rootfs = Rootfs::open(root.path()).unwrap();
+        for _ in 0..2 {
+            rootfs.make_directory(Path::new("/a/b/c")).unwrap();
+            assert!(root.path().join("a/b/c").is_dir());
+        }
+        rootfs.make_directory(Path::new("/")).unwrap();
+        fs::write(root.path().join("file"), "").unwrap();
+        assert!(rootfs.make_directory(Path::new("/file/x")).is_err());
+    }
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        let rootfs = Rootfs::open(root.path()).unwrap();
+        assert!(rootfs.read("etc").is_err());
+        symlink("/dev/zero", root.path().join("etc/passwd")).unwrap();
+        assert_eq!(rootfs.read("etc/passwd").unwrap(), "");
+    }
+}

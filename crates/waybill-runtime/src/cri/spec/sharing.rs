@@ -1,0 +1,139 @@
+//! Whether mounts that appear below a path reach a container, and the other way round.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use crate::cri::error::{CriError, Result};
+
+/// The mounts of this process, and how each passes on what is mounted below it.
+pub(crate) struct Sharing(Vec<MountPoint>);
+
+struct MountPoint {
+    path: PathBuf,
+    shared: bool,
+    receives: bool,
+}
+
+impl Sharing {
+    pub(crate) fn of_this_process() -> Result<Self> {
+        let path = "/proc/self/mountinfo";
+        Ok(Self::parse(&fs::read_to_string(path).map_err(CriError::io("read", path))?))
+    }
+
+    fn parse(mountinfo: &str) -> Self {
+        let point = |line: &str| {
+            let mut fields = line.split(' ');
+            let path = unescaped(fields.nth(4)?);
+            let optional: Vec<_> = fields.skip(1).take_while(|field| *field != "-").collect();
+            let has = |kind: &str| optional.iter().any(|field| field.starts_with(kind));
+            let shared = has("shared:");
+            Some(MountPoint { path, shared, receives: shared || has("master:") })
+        };
+        Self(mountinfo.lines().filter_map(point).collect())
+    }
+
+    /// Mounts below `path` must go both ways.
+    pub(super) fn check_shared(&self, path: &Path) -> Result<()> {
+        self.check(path, |point| point.shared, "a shared mount (try `mount --make-rshared`)")
+    }
+
+    /// Mounts below `path` must reach the container.
+    pub(super) fn check_receives(&self, path: &Path) -> Result<()> {
+        self.check(path, |point| point.receives, "a shared or slave mount")
+    }
+
+    /// Whether mounts made at or below `path` could go anywhere, or come from somewhere.
+    pub(crate) fn touches(&self, path: &Path) -> bool {
+        let below = self.0.iter().filter(|point| point.path.starts_with(path));
+        self.innermost(path).into_iter().chain(below).any(|point| point.receives)
+    }
+
+    /// The mount that `path` lies on. Of two on one place the later hides the earlier.
+    fn innermost(&self, path: &Path) -> Option<&MountPoint> {
+        let above = self.0.iter().filter(|point| path.starts_with(&point.path));
+        above.max_by_key(|point| point.path.components().count())
+    }
+
+    fn check(
+        &self,
+        path: &Path,
+        is_good: impl Fn(&MountPoint) -> bool,
+        wanted: &str,
+    ) -> Result<()> {
+        let point = self.innermost(path);
+        if point.is_none_or(is_good) {
+            return Ok(());
+        }
+        let at = point.map(|point| point.path.display().to_string()).unwrap_or_default();
+        let reason = format!("{} lies on the mount {at}, which is not {wanted}", path.display());
+        Err(CriError::invalid(reason))
+    }
+}
+
+/// The kernel writes space, tab, newline and backslash as `\` and three octal digits.
+fn unescaped(field: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| first == b'\\');
+        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "1 0 8:1 / / rw,relatime shared:1 - ext4 /dev/sda rw\n\
+                          2 1 0:2 / /private rw - tmpfs tmpfs rw\n\
+                          3 1 0:3 / /slave rw master:4 - tmpfs tmpfs rw\n\
+                          4 1 0:4 / /with\\040space rw - tmpfs tmpfs rw\n";
+
+    #[track_caller]
+    fn check(path: &str, shared: bool, receives: bool) {
+        let sharing = Sharing::parse(MOUNTS);
+        assert_eq!(sharing.check_shared(Path::new(path)).is_ok(), shared, "{path}");
+        assert_eq!(sharing.check_receives(Path::new(path)).is_ok(), receives, "{path}");
+    }
+
+    #[test]
+    fn the_innermost_mount_decides() {
+        check("/", true, true);
+        check("/srv/data", true, true);
+        check("/private", false, false);
+        check("/private/a", false, false);
+        check("/privately", true, true);
+        check("/slave/a", false, true);
+        check("/with space/a", false, false);
+    }
+
+    #[test]
+    fn a_path_is_touched_by_what_it_lies_on_and_what_lies_below() {
+        let touches = |path: &str| Sharing::parse(MOUNTS).touches(Path::new(path));
+        assert!(touches("/srv") && touches("/slave/a") && !touches("/private/a"));
+        let below = "1 0 8:1 / / rw - ext4 a rw\n2 1 0:2 / /a/b rw shared:1 - tmpfs tmpfs rw\n";
+        assert!(Sharing::parse(below).touches(Path::new("/a")));
+        assert!(!Sharing::parse(below).touches(Path::new("/c")));
+    }
+
+    #[test]
+    fn the_refusal_names_the_mount() {
+        let error = Sharing::parse(MOUNTS).check_shared(Path::new("/private/a")).unwrap_err();
+        assert!(error.to_string().starts_with("/private/a lies on the mount /private, which is"));
+    }
+}

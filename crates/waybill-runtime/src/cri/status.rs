@@ -1,0 +1,126 @@
+//! The runtime about itself.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::json;
+use waybill_proto::cri::{
+    CgroupDriver, LinuxRuntimeConfiguration, RuntimeCondition, RuntimeConfigResponse,
+    RuntimeFeatures, RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus, StatusResponse,
+    UpdateRuntimeConfigRequest, VersionResponse,
+};
+
+use super::Cri;
+
+/// What `RunPodSandbox` takes as a runtime handler. There is one; it has a name besides none.
+pub(crate) const HANDLERS: &[&str] = &["", "waybill"];
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What the kubelet told about the pod network. Our sandboxes have loopback only, so it is shown and
+/// not used.
+#[derive(Debug, Default)]
+pub(crate) struct Network(Mutex<String>);
+
+impl Network {
+    fn pod_cidr(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_pod_cidr(&self, cidr: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cidr;
+    }
+}
+
+pub(crate) fn version() -> VersionResponse {
+    VersionResponse {
+        // Of an interface before CRI v1; clients expect this very text.
+        version: "0.1.0".to_owned(),
+        runtime_name: "waybill".to_owned(),
+        runtime_version: VERSION.to_owned(),
+        runtime_api_version: "v1".to_owned(),
+    }
+}
+
+/// We make cgroups as directories; no systemd takes part.
+pub(crate) fn runtime_config() -> RuntimeConfigResponse {
+    let linux = LinuxRuntimeConfiguration { cgroup_driver: CgroupDriver::Cgroupfs.into() };
+    RuntimeConfigResponse { linux: Some(linux) }
+}
+
+impl Cri {
+    pub(super) fn status(&self, verbose: bool) -> StatusResponse {
+        let info = verbose.then(|| ("info".to_owned(), self.status_info()));
+        let handler = |name: &&str| RuntimeHandler {
+            name: (*name).to_owned(),
+            features: Some(RuntimeHandlerFeatures {
+                recursive_read_only_mounts: self.machine.recursive_read_only,
+                user_namespaces: false,
+            }),
+        };
+        StatusResponse {
+            status: Some(RuntimeStatus { conditions: conditions() }),
+            info: info.into_iter().collect(),
+            runtime_handlers: HANDLERS.iter().map(handler).collect(),
+            features: Some(RuntimeFeatures {
+                supplemental_groups_policy: true,
+                user_namespaces_host_network: false,
+                exec_envs: true,
+            }),
+        }
+    }
+
+    pub(super) fn update_runtime_config(&self, request: UpdateRuntimeConfigRequest) {
+        let network = request.runtime_config.and_then(|config| config.network_config);
+        if let Some(network) = network {
+            self.network.set_pod_cidr(network.pod_cidr);
+        }
+    }
+
+    fn status_info(&self) -> String {
+        json!({
+            "version": VERSION,
+            "runDir": self.run_dir,
+            "stateDir": self.state_dir,
+            "streamingAddress": self.streaming.address().to_string(),
+            "cgroup": if self.machine.unified { "v2" } else { "v1" },
+            "podNetwork": "loopback",
+            "podCidr": self.network.pod_cidr(),
+        })
+        .to_string()
+    }
+}
+
+fn conditions() -> Vec<RuntimeCondition> {
+    let ready = |kind: &str, reason: &str, message: &str| RuntimeCondition {
+        r#type: kind.to_owned(),
+        status: true,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    };
+    vec![
+        ready("RuntimeReady", "", ""),
+        ready(
+            "NetworkReady",
+            "LoopbackOnly",
+            "pods get the machine's network or one with nothing but loopback; CNI is not supported",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubelets_find_the_conditions_they_need() {
+        for needed in ["RuntimeReady", "NetworkReady"] {
+            assert!(conditions().iter().any(|it| it.r#type == needed && it.status), "{needed}");
+        }
+    }
+
+    #[test]
+    fn the_version_is_that_of_cri_v1() {
+        assert_eq!(version().runtime_api_version, "v1");
+        assert_eq!(runtime_config().linux.unwrap().cgroup_driver(), CgroupDriver::Cgroupfs);
+    }
+}

@@ -1,0 +1,65 @@
+//! What streams are made of: processes and connections.
+
+use std::{os::fd::OwnedFd, pin::Pin, sync::Arc};
+
+use tokio::net::TcpStream;
+
+use crate::engine::{Engine, EngineError, ExecRequest, ProcessIo};
+
+/// Starts and finds what clients are connected to. The engine, outside tests.
+pub trait Backend: Send + Sync + 'static {
+    /// Starts a program in a container.
+    fn exec(
+        &self,
+        container: &str,
+        request: ExecRequest,
+    ) -> impl Future<Output = Result<Running, EngineError>> + Send;
+
+    /// Joins a container's own streams.
+    fn attach(
+        &self,
+        container: &str,
+        stdin: bool,
+    ) -> impl Future<Output = Result<Running, EngineError>> + Send;
+
+    /// Connects to a port of a sandbox.
+    fn dial(
+        &self,
+        sandbox: &str,
+        port: u16,
+    ) -> impl Future<Output = Result<TcpStream, EngineError>> + Send;
+}
+
+/// The end of a process, as an exit code.
+pub type ExitFuture = Pin<Box<dyn Future<Output = Result<i32, EngineError>> + Send>>;
+
+/// A process that runs. Dropping it closes its streams and does nothing else to it.
+pub struct Running {
+    /// Our ends of its streams.
+    pub io: ProcessIo,
+    /// The terminal to resize, if `io` is not that terminal itself.
+    pub terminal: Option<OwnedFd>,
+    /// What is told as its outcome, when it has ended.
+    pub exit: ExitFuture,
+}
+
+impl Backend for Arc<Engine> {
+    async fn exec(&self, container: &str, request: ExecRequest) -> Result<Running, EngineError> {
+        let session = Engine::exec(self, container, request).await?;
+        let process = session.process;
+        let exit = Box::pin(async move { Ok(process.wait().await?.code) });
+        Ok(Running { io: session.io, terminal: None, exit })
+    }
+
+    async fn attach(&self, container: &str, stdin: bool) -> Result<Running, EngineError> {
+        let attachment = Engine::attach(self, container, stdin).await?;
+        let (engine, id) = (Self::clone(self), container.to_owned());
+        // To attach succeeds, however the container ends: its code is in its own status.
+        let exit = Box::pin(async move { engine.wait(&id).await.map(|_| 0) });
+        Ok(Running { io: attachment.io, terminal: attachment.terminal, exit })
+    }
+
+    async fn dial(&self, sandbox: &str, port: u16) -> Result<TcpStream, EngineError> {
+        Engine::dial(self, sandbox, port).await
+    }
+}

@@ -1,0 +1,70 @@
+//! Images over CRI and over our own service.
+
+use tonic::Code;
+use waybill_proto::{
+    cri::{
+        ImageFilter, ImageFsInfoRequest, ImageSpec, ImageStatusRequest, ListImagesRequest,
+        RemoveImageRequest,
+    },
+    runtime::ExportRequest,
+};
+
+use crate::cri_lab::{CriLab, IMAGE};
+
+fn spec(image: &str) -> Option<ImageSpec> {
+    Some(ImageSpec { image: image.into(), ..ImageSpec::default() })
+}
+
+#[tokio::test]
+async fn an_image_is_imported_listed_exported_and_removed() {
+    let Some(lab) = CriLab::open().await else { return };
+    let mut images = lab.images().await;
+    let filter = Some(ImageFilter { image: spec(IMAGE) });
+    let found = images.list_images(ListImagesRequest { filter }).await.unwrap().into_inner().images;
+    assert_eq!(found.len(), 1);
+    assert!(found[0].id.starts_with("sha256:") && found[0].size > 0);
+    assert_eq!(found[0].repo_tags, [IMAGE]);
+
+    let mut stream = lab
+        .archives()
+        .await
+        .export(ExportRequest { image: IMAGE.into() })
+        .await
+        .unwrap()
+        .into_inner();
+    let mut archive = Vec::new();
+    while let Some(piece) = stream.message().await.unwrap() {
+        archive.extend(piece.data);
+    }
+    let remove = || RemoveImageRequest { image: spec(IMAGE) };
+    images.remove_image(remove()).await.unwrap();
+    images.remove_image(remove()).await.unwrap();
+    let status = ImageStatusRequest { image: spec(IMAGE), verbose: false };
+    assert!(images.image_status(status).await.unwrap().into_inner().image.is_none());
+
+    assert_eq!(lab.import(&archive, "localhost/again:2").await, ["localhost/again:2"]);
+    let status = ImageStatusRequest { image: spec("localhost/again:2"), verbose: true };
+    let response = images.image_status(status).await.unwrap().into_inner();
+    assert_eq!(response.image.unwrap().id, found[0].id);
+    assert!(response.info["info"].contains("imageSpec"));
+    let usage = images.image_fs_info(ImageFsInfoRequest {}).await.unwrap().into_inner();
+    assert!(usage.image_filesystems[0].used_bytes.as_ref().unwrap().value > 0);
+    lab.close().await;
+}
+
+#[tokio::test]
+async fn what_is_not_an_image_is_refused() {
+    let Some(lab) = CriLab::open().await else { return };
+    let mut images = lab.images().await;
+    let empty = ImageStatusRequest { image: None, verbose: false };
+    assert_eq!(images.image_status(empty).await.unwrap_err().code(), Code::InvalidArgument);
+    let pieces = futures_util::stream::iter([waybill_proto::runtime::ImportRequest {
+        name: String::new(),
+        data: b"not an archive".to_vec(),
+    }]);
+    let refused = lab.archives().await.import(pieces).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{}", refused.message());
+    let missing = ExportRequest { image: "localhost/none:1".into() };
+    assert_eq!(lab.archives().await.export(missing).await.unwrap_err().code(), Code::NotFound);
+    lab.close().await;
+}

@@ -1,0 +1,140 @@
+//! What containers may do to the machine, over CRI: devices, privileges, propagation of mounts, terminals.
+
+use std::{fs, path::Path};
+
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
+};
+use waybill_proto::cri::{
+    AttachRequest, ContainerConfig, Device, LinuxContainerConfig, LinuxContainerSecurityContext,
+    Mount, MountPropagation, NamespaceMode, NamespaceOption,
+};
+
+use crate::cri_lab::{CriLab, container, sleeper};
+
+fn with_context(
+    config: ContainerConfig,
+    context: LinuxContainerSecurityContext,
+) -> ContainerConfig {
+    let linux = LinuxContainerConfig { resources: None, security_context: Some(context) };
+    ContainerConfig { linux: Some(linux), ..config }
+}
+
+#[tokio::test]
+async fn a_container_has_the_devices_it_asked_for() {
+    let Some(lab) = CriLab::open().await else { return };
+    let config = ContainerConfig {
+        devices: vec![Device {
+            host_path: "/dev/zero".into(),
+            container_path: "/dev/nothing".into(),
+            permissions: "r".into(),
+        }],
+        ..sleeper("c")
+    };
+    let (sandbox, id) = lab.run("device", config).await;
+    assert_eq!(lab.sh(&id, "head -c 3 /dev/nothing | wc -c").await.trim(), "3");
+    assert_eq!(lab.sh(&id, "stat -c %t:%T /dev/null /dev/nothing").await, "1:3\n1:5");
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+#[tokio::test]
+async fn a_privileged_container_has_the_machines_devices_and_can_mount() {
+    let Some(lab) = CriLab::open().await else { return };
+    let mut config = lab.sandbox_config("privileged");
+    config.linux.as_mut().unwrap().security_context.as_mut().unwrap().privileged = true;
+    let sandbox = lab.run_sandbox(config).await;
+    let context = LinuxContainerSecurityContext {
+        privileged: true,
+        masked_paths: vec!["/proc/kcore".into()],
+        ..LinuxContainerSecurityContext::default()
+    };
+    let id = lab.create(&sandbox, with_context(sleeper("c"), context)).await;
+    lab.start_container(&id).await;
+    lab.sh(&id, "mkdir /m && mount -t tmpfs none /m && touch /m/file").await;
+    if Path::new("/dev/kmsg").exists() {
+        lab.sh(&id, "ls /dev/kmsg").await;
+    }
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+#[tokio::test]
+async fn mounts_go_as_far_as_their_propagation_says() {
+    let Some(lab) = CriLab::open().await else { return };
+    let volume = lab.path("volume");
+    fs::create_dir(&volume).unwrap();
+    mount_bind(&volume, &volume).unwrap();
+    mount_change(&volume, MountPropagationFlags::SHARED).unwrap();
+    let with = |inside: &str, propagation: MountPropagation| Mount {
+        host_path: volume.display().to_string(),
+        container_path: inside.into(),
+        propagation: propagation.into(),
+        ..Mount::default()
+    };
+    let config = ContainerConfig {
+        mounts: vec![
+            with("/private", MountPropagation::PropagationPrivate),
+            with("/slave", MountPropagation::PropagationHostToContainer),
+            with("/shared", MountPropagation::PropagationBidirectional),
+        ],
+        ..sleeper("c")
+    };
+    let (sandbox, id) = lab.run("propagation", config).await;
+    let below = volume.join("below");
+    fs::create_dir(&below).unwrap();
+    mount("waybill-test", &below, "tmpfs", MountFlags::empty(), None).unwrap();
+    fs::write(below.join("word"), "late").unwrap();
+    assert_eq!(lab.sh(&id, "cat /slave/below/word; cat /shared/below/word").await, "latelate");
+    assert_ne!(lab.exec(&id, &["cat", "/private/below/word"]).await.exit_code, 0);
+    unmount(&below, UnmountFlags::empty()).unwrap();
+    lab.remove(&sandbox).await;
+    unmount(&volume, UnmountFlags::empty()).unwrap();
+    lab.close().await;
+}
+
+/// How `kubectl debug --target` sees the processes of another container.
+#[tokio::test]
+async fn a_container_may_join_the_processes_of_another() {
+    let Some(lab) = CriLab::open().await else { return };
+    let (sandbox, target) = lab.run("target", container("c", &["sleep", "4321"])).await;
+    let options = NamespaceOption {
+        pid: NamespaceMode::Target.into(),
+        target_id: target.clone(),
+        ..NamespaceOption::default()
+    };
+    let context = LinuxContainerSecurityContext {
+        namespace_options: Some(options),
+        ..LinuxContainerSecurityContext::default()
+    };
+    let debugger = lab.create(&sandbox, with_context(sleeper("debugger"), context)).await;
+    lab.start_container(&debugger).await;
+    assert!(lab.sh(&debugger, "ps").await.contains("sleep 4321"));
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+#[tokio::test]
+async fn a_container_with_a_terminal_has_one() {
+    let Some(lab) = CriLab::open().await else { return };
+    let config = ContainerConfig {
+        tty: true,
+        stdin: true,
+        ..container("c", &["sh", "-c", "test -t 0 && test -t 1 && echo terminal $TERM; sleep 1000"])
+    };
+    let (sandbox, id) = lab.run("terminal", config).await;
+    let log = lab.status(&id).await.log_path;
+    let logged = || fs::read_to_string(&log).is_ok_and(|text| text.contains("terminal xterm"));
+    crate::lab::eventually("the terminal is logged", logged).await;
+    let attach = AttachRequest {
+        container_id: id.clone(),
+        stdin: true,
+        stdout: true,
+        tty: true,
+        stderr: false,
+    };
+    let url = lab.runtime().await.attach(attach).await.unwrap().into_inner().url;
+    assert!(url.contains("/attach/"), "{url}");
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}

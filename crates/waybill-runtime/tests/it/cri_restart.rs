@@ -1,0 +1,65 @@
+//! A runtime that is started again continues with what is there.
+
+use std::fs;
+
+use waybill_proto::cri::{
+    ContainerState, ListContainersRequest, ListPodSandboxRequest, RunPodSandboxRequest,
+};
+
+use crate::cri_lab::{CriLab, container, sleeper};
+
+#[tokio::test]
+async fn containers_run_and_end_while_the_runtime_is_away() {
+    let Some(mut lab) = CriLab::open().await else { return };
+    let (first, runs) = lab.run("runs", sleeper("c")).await;
+    let gate = lab.path("gate");
+    fs::create_dir(&gate).unwrap();
+    let mut config =
+        container("c", &["sh", "-c", "while test ! -e /gate/go; do sleep 0.02; done; exit 9"]);
+    config.mounts = vec![waybill_proto::cri::Mount {
+        host_path: gate.display().to_string(),
+        container_path: "/gate".into(),
+        ..Default::default()
+    }];
+    let (second, ends) = lab.run("ends", config).await;
+    let created = lab.create(&second, sleeper("created")).await;
+    lab.stop().await;
+    fs::write(gate.join("go"), "").unwrap();
+    lab.start().await;
+
+    assert_eq!(lab.sh(&runs, "echo $FROM").await, "image");
+    let ended = lab.ended(&ends).await;
+    assert_eq!((ended.exit_code, ended.reason.as_str()), (9, "Error"));
+    assert_eq!(lab.status(&created).await.state(), ContainerState::ContainerCreated);
+    lab.start_container(&created).await;
+    // Names are still taken.
+    let request =
+        RunPodSandboxRequest { config: Some(lab.sandbox_config("runs")), ..Default::default() };
+    assert!(lab.runtime().await.run_pod_sandbox(request).await.is_err());
+    lab.remove(&first).await;
+    lab.remove(&second).await;
+    lab.close().await;
+}
+
+#[tokio::test]
+async fn what_was_left_half_done_is_cleared_away() {
+    let Some(mut lab) = CriLab::open().await else { return };
+    let (sandbox, id) = lab.run("kept", sleeper("c")).await;
+    let (broken, lost) = lab.run("broken", sleeper("c")).await;
+    lab.stop().await;
+    // As if the runtime had died before it wrote these.
+    for path in [format!("run/cri/sandboxes/{broken}"), format!("run/cri/containers/{lost}")] {
+        fs::remove_file(lab.path(&path).join("record.json")).unwrap();
+    }
+    lab.start().await;
+    let mut runtime = lab.runtime().await;
+    let sandboxes = runtime.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
+    let sandboxes: Vec<_> = sandboxes.into_inner().items.into_iter().map(|it| it.id).collect();
+    assert_eq!(sandboxes, std::slice::from_ref(&sandbox));
+    let containers = runtime.list_containers(ListContainersRequest::default()).await.unwrap();
+    let containers: Vec<_> =
+        containers.into_inner().containers.into_iter().map(|it| it.id).collect();
+    assert_eq!(containers, [id]);
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}

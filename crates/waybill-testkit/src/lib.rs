@@ -1,0 +1,17 @@
+//! What the tests of any crate need: our binary and stock programs as processes that end with the
+//! test, and a word about what this machine made a test skip.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "tests talk to the terminal, and are told by the environment what their machine has"
+)]
+
+pub mod apiserver;
+pub mod conformance;
+pub mod etcd;
+pub mod program;
+pub mod skip;
+
+mod child;
+mod port;

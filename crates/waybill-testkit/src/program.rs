@@ -1,0 +1,77 @@
+//! Finds the programs that tests run: named by a variable, in the path, or in our cache, into which
+//! `cargo xtask test` unpacks what a machine lacks.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use crate::skip::skip;
+
+/// A stock program.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// What people call it.
+    name: &'static str,
+    /// Its name in the path, if that is enough to know it.
+    command: Option<&'static str>,
+    /// The variable that names another one.
+    variable: &'static str,
+    /// Below `~/.cache/waybill`.
+    cached: &'static str,
+}
+
+/// The server of etcd.
+pub const ETCD: Program = Program {
+    name: "etcd",
+    command: Some("etcd"),
+    variable: "WAYBILL_ETCD",
+    cached: "etcd/usr/bin/etcd",
+};
+
+/// Kubernetes' own client.
+pub const KUBECTL: Program = Program {
+    name: "kubectl",
+    command: Some("kubectl"),
+    variable: "WAYBILL_KUBECTL",
+    cached: "kubectl-sid/usr/bin/kubectl",
+};
+
+/// Python with the package `kubernetes`.
+pub const PYTHON: Program = Program {
+    name: "python-kubernetes",
+    command: None,
+    variable: "WAYBILL_PYTHON",
+    cached: "python/bin/python",
+};
+
+impl Program {
+    /// Where it is; `None`, with a word about it, if this machine has none.
+    pub fn find(self) -> Option<PathBuf> {
+        let found = self.search();
+        if found.is_none() {
+            let Self { name, variable, .. } = self;
+            skip(name, &format!("run `cargo xtask test`, or name one with {variable}"));
+        }
+        found
+    }
+
+    fn search(self) -> Option<PathBuf> {
+        if let Some(named) = env::var_os(self.variable) {
+            let named = PathBuf::from(named);
+            assert!(is_file(&named), "{} names no file: {}", self.variable, named.display());
+            return Some(named);
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders = self.command.into_iter().flat_map(|command| {
+            env::split_paths(&path).map(move |folder| folder.join(command)).collect::<Vec<_>>()
+        });
+        let home = PathBuf::from(env::var_os("HOME").unwrap_or_default());
+        let cached = home.join(".cache/waybill").join(self.cached);
+        folders.chain([cached]).find(|candidate| is_file(candidate))
+    }
+}
+
+fn is_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file())
+}

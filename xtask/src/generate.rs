@@ -1,0 +1,125 @@
+//! `cargo xtask gen`: the gRPC code of waybill-proto, written from its proto files.
+//!
+//! The code is committed, so a build needs neither this nor `protoc`; protox compiles the files here.
+//! Messages that can hold a value of a variable, a credential or output of a process get no derived
+//! `Debug`; `debug.rs` of the crate has one by hand for each.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+
+use crate::repository::Repository;
+
+const SOURCES: &str = "crates/waybill-proto/proto";
+const OUTPUT: &str = "crates/waybill-proto/src/gen";
+
+/// The files that no other imports; a change of the rest shows through them.
+const ROOTS: &[&str] = &["runtime/v1/service.proto", "waybill/runtime/v1/runtime.proto"];
+
+const NO_DERIVED_DEBUG: &[&str] = &[
+    ".runtime.v1.AuthConfig",
+    ".runtime.v1.ExecSyncResponse",
+    ".runtime.v1.KeyValue",
+    ".waybill.runtime.v1.ExportResponse",
+    ".waybill.runtime.v1.ImportRequest",
+];
+
+/// What the runtime remembers about sandboxes and containers, as JSON. The variables of a container
+/// are left out there: records hold no value.
+const SERIALIZED: &[&str] = &[
+    "CDIDevice",
+    "Capability",
+    "ContainerConfig",
+    "ContainerMetadata",
+    "DNSConfig",
+    "Device",
+    "HugepageLimit",
+    "IDMapping",
+    "ImageSpec",
+    "Int64Value",
+    "LinuxContainerConfig",
+    "LinuxContainerResources",
+    "LinuxContainerSecurityContext",
+    "LinuxPodSandboxConfig",
+    "LinuxSandboxSecurityContext",
+    "Mount",
+    "NamespaceOption",
+    "PodSandboxConfig",
+    "PodSandboxMetadata",
+    "PortMapping",
+    "SELinuxOption",
+    "SecurityProfile",
+    "UserNamespace",
+    "WindowsContainerConfig",
+    "WindowsPodSandboxConfig",
+];
+
+const HEADER: &str =
+    "//! Written by `cargo xtask gen` from the files in `proto/`; do not edit.\n\n";
+
+pub(crate) fn run(repository: &Repository) -> Result<()> {
+    let output = repository.path(OUTPUT);
+    fs::create_dir_all(&output).with_context(|| format!("cannot make {OUTPUT}"))?;
+    for Generated { name, text } in generated(repository)? {
+        fs::write(output.join(&name), text).with_context(|| format!("cannot write {name}"))?;
+        println!("{OUTPUT}/{name}");
+    }
+    Ok(())
+}
+
+/// The generated files whose committed text is another.
+pub(crate) fn stale(repository: &Repository) -> Result<Vec<String>> {
+    let output = repository.path(OUTPUT);
+    let differs = |file: &Generated| {
+        fs::read_to_string(output.join(&file.name)).ok().as_ref() != Some(&file.text)
+    };
+    let files = generated(repository)?;
+    Ok(files.iter().filter(|it| differs(it)).map(|it| format!("{OUTPUT}/{}", it.name)).collect())
+}
+
+struct Generated {
+    name: String,
+    text: String,
+}
+
+fn generated(repository: &Repository) -> Result<Vec<Generated>> {
+    let descriptors = protox::compile(ROOTS, [repository.path(SOURCES)])?;
+    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let serialized = SERIALIZED.iter().fold(tonic_prost_build::configure(), |builder, name| {
+        let attribute = "#[derive(serde::Serialize, serde::Deserialize)]\n#[serde(default)]";
+        builder.message_attribute(format!(".runtime.v1.{name}"), attribute)
+    });
+    serialized
+        .field_attribute(".runtime.v1.ContainerConfig.envs", "#[serde(skip)]")
+        .build_transport(false)
+        .btree_map(".")
+        .skip_debug(NO_DERIVED_DEBUG)
+        .out_dir(scratch.path())
+        .compile_fds(descriptors)
+        .context("cannot generate code")?;
+    read_all(scratch.path())
+}
+
+fn read_all(folder: &Path) -> Result<Vec<Generated>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        files.push(Generated { name, text: format!("{HEADER}{}", fs::read_to_string(&path)?) });
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_code_says_so_and_has_no_debug_for_values() {
+        let files = generated(&Repository::here().unwrap()).unwrap();
+        let cri = files.iter().find(|file| file.name == "runtime.v1.rs").unwrap();
+        assert!(cri.text.starts_with("//! Written by `cargo xtask gen`"));
+        assert!(cri.text.contains("#[prost(skip_debug)]\npub struct KeyValue"));
+    }
+}
