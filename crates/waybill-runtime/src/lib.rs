@@ -12,5 +12,4 @@ pub mod cri;
 pub mod engine;
 pub mod image;
 pub mod streaming;
-
 mod sys;

@@ -473,8 +473,6 @@ impl Monitor {
         let reply = match fault {
             None => {
                 let started_at = clock::now();
-                // From now on the monitor mostly waits.
-                sys::forget_program_pages();
                 container.phase = Phase::Running { started_at };
                 Reply::Started { pid: container.pid.as_raw_nonzero().get(), started_at }
             }
@@ -486,6 +484,8 @@ impl Monitor {
             }
         };
         self.reply(asked_by, reply, Vec::new());
+        // From now on the monitor mostly waits.
+        sys::forget_program_pages();
     }
 
     fn signal(&mut self, signal: i32) -> Result<(), Failure> {

@@ -249,7 +249,8 @@ async fn many_sessions_at_once_and_many_in_a_row_leave_no_trace() {
     for _ in 0..100 {
         assert_eq!(lab.exec("box", exec(&["/bin/true"])).await.1.code, 0);
     }
-    eventually("descriptors are closed", || open() == before).await;
+    // Fewer, if those of the first session were still being closed when they were counted.
+    eventually("descriptors are closed", || open() <= before).await;
     let container = unified().join(lab.cgroup.strip_prefix("/").unwrap()).join("box");
     let sessions = || {
         let entries = fs::read_dir(&container).unwrap();
