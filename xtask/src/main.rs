@@ -84,7 +84,7 @@ enum Chore {
     /// Builds in release mode and runs the differential test of waybill-core. Each run draws a new
     /// seed and prints it; pass the seed of a failed run to see the failure again.
     Difftest(difftest::Args),
-    /// Fuzz the parsers of peer input, for longer than the ten seconds of the test command
+    /// Fuzz the parsers of peer input, for longer than the few seconds of the test command
     ///
     /// Runs the targets in fuzz/fuzz_targets one after the other and goes on after a crash. Needs
     /// the nightly toolchain and cargo-fuzz, and says how to get them.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How long each fuzz target runs; enough to see that it still builds and starts.
-const FUZZ_SECONDS: u64 = 10;
+const FUZZ_SECONDS: u64 = 4;
 
 /// A group of checks that passes or fails as one. They stand in the order in which they run: the
 /// quick ones first, so that a slip shows early.
@@ -105,7 +105,7 @@ impl Tier {
             ),
             Self::FuzzSmoke => (
                 "fuzz-smoke",
-                "every fuzz target for ten seconds",
+                "every fuzz target for a few seconds",
                 "the nightly toolchain and cargo-fuzz",
             ),
         }
