@@ -109,8 +109,7 @@ impl Plan<'_> {
             .gid(self.user.gid)
             .additional_gids(self.user.groups.clone());
         let wanted = context.capabilities.clone().unwrap_or_default();
-        let last = self.machine.last_capability;
-        let capabilities = capabilities::capabilities(&wanted, context.privileged, last)?;
+        let capabilities = capabilities::capabilities(&wanted, context.privileged, self.machine)?;
         let mut process = ProcessBuilder::default()
             .terminal(self.config.tty)
             .user(user.build()?)

@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use oci_spec::runtime::{Capability, LinuxCapabilities};
 use waybill_proto::cri;
 
-use crate::cri::error::{CriError, Result};
+use crate::cri::{
+    error::{CriError, Result},
+    machine::Machine,
+};
 
 /// What a container gets that asks for nothing: the set that all runtimes agree on.
 const DEFAULT: &[Capability] = &[
@@ -70,18 +73,17 @@ const ALL: &[Capability] = &[
     Capability::CheckpointRestore,
 ];
 
-/// The sets of a container. `last` is the number of the last capability that the kernel knows; a
-/// privileged container has all of them.
+/// The sets of a container; a privileged one has all that the kernel knows.
+///
+/// On a machine with cgroup v2 alone nothing of ours keeps a container from the devices that it makes
+/// itself, so it makes none.
 pub(super) fn capabilities(
     request: &cri::Capability,
     privileged: bool,
-    last: u32,
+    machine: &Machine,
 ) -> Result<LinuxCapabilities> {
-    let known: HashSet<_> = ALL
-        .iter()
-        .take(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1))
-        .copied()
-        .collect();
+    let last = usize::try_from(machine.last_capability).unwrap_or(usize::MAX);
+    let known: HashSet<_> = ALL.iter().take(last.saturating_add(1)).copied().collect();
     let mut granted: HashSet<_> =
         if privileged { known.clone() } else { DEFAULT.iter().copied().collect() };
     let ambient = parsed(&request.add_ambient_capabilities, &known)?;
@@ -93,8 +95,13 @@ pub(super) fn capabilities(
         if drop.iter().any(|name| is_all(name)) {
             granted.clear();
         }
-        granted.extend(parsed(add, &known)?);
-        granted.extend(&ambient);
+        let mut asked = parsed(add, &known)?;
+        asked.extend(&ambient);
+        if machine.unified {
+            refuse_device_nodes(&asked)?;
+            granted.remove(&Capability::Mknod);
+        }
+        granted.extend(asked);
         // A kernel that does not know a capability has dropped it already.
         let dropped = parsed(drop, &ALL.iter().copied().collect())?;
         granted.retain(|capability| !dropped.contains(capability));
@@ -108,6 +115,14 @@ pub(super) fn capabilities(
     sets.set_effective(Some(granted.clone()));
     sets.set_permitted(Some(granted));
     Ok(sets)
+}
+
+fn refuse_device_nodes(asked: &HashSet<Capability>) -> Result<()> {
+    if !asked.contains(&Capability::Mknod) {
+        return Ok(());
+    }
+    let advice = "name the devices that the container needs, or make it privileged".to_owned();
+    Err(CriError::Unsupported { what: "the capability MKNOD on cgroup v2", advice })
 }
 
 fn is_all(name: &str) -> bool {
@@ -139,8 +154,13 @@ mod tests {
         }
     }
 
+    /// One with device cgroups, and this many capabilities.
+    fn legacy(last_capability: u32) -> Machine {
+        Machine { unified: false, last_capability, ..Machine::plain() }
+    }
+
     fn granted(request: &cri::Capability) -> HashSet<Capability> {
-        let sets = capabilities(request, false, 40).unwrap();
+        let sets = capabilities(request, false, &legacy(40)).unwrap();
         assert_eq!(sets.bounding(), sets.effective());
         assert_eq!(sets.bounding(), sets.permitted());
         assert_eq!(sets.inheritable(), sets.ambient());
@@ -171,7 +191,7 @@ mod tests {
     #[test]
     fn ambient_ones_are_in_every_set_unless_dropped() {
         let wanted = request(&[], &["SETUID"], &["NET_ADMIN", "SETUID"]);
-        let sets = capabilities(&wanted, false, 40).unwrap();
+        let sets = capabilities(&wanted, false, &legacy(40)).unwrap();
         let only = Some(HashSet::from([Capability::NetAdmin]));
         assert_eq!((sets.ambient(), sets.inheritable()), (&only, &only));
         assert!(sets.effective().as_ref().unwrap().contains(&Capability::NetAdmin));
@@ -179,17 +199,32 @@ mod tests {
 
     #[test]
     fn privileged_means_all_that_the_kernel_knows() {
-        let all = |last| capabilities(&request(&[], &["ALL"], &[]), true, last).unwrap();
+        let all = |last| capabilities(&request(&[], &["ALL"], &[]), true, &legacy(last)).unwrap();
         assert_eq!(all(40).bounding().as_ref().unwrap().len(), 41);
         assert!(!all(37).bounding().as_ref().unwrap().contains(&Capability::Bpf));
     }
 
     #[test]
+    fn nobody_makes_device_nodes_where_no_cgroup_guards_them() {
+        let sets = capabilities(&request(&["ALL"], &[], &[]), false, &Machine::plain()).unwrap();
+        assert!(!sets.bounding().as_ref().unwrap().contains(&Capability::Mknod));
+        for wanted in [request(&["MKNOD"], &[], &[]), request(&[], &[], &["CAP_MKNOD"])] {
+            let error = capabilities(&wanted, false, &Machine::plain()).unwrap_err().to_string();
+            assert!(
+                error.starts_with("the capability MKNOD on cgroup v2 is not supported"),
+                "{error}"
+            );
+        }
+        let sets = capabilities(&request(&[], &[], &[]), true, &Machine::plain()).unwrap();
+        assert!(sets.bounding().as_ref().unwrap().contains(&Capability::Mknod));
+    }
+
+    #[test]
     fn unknown_names_are_refused() {
         for wanted in [request(&["FLY"], &[], &[]), request(&[], &["FLY"], &[])] {
-            let error = capabilities(&wanted, false, 40).unwrap_err();
+            let error = capabilities(&wanted, false, &legacy(40)).unwrap_err();
             assert_eq!(error.to_string(), "this kernel has no capability \"FLY\"");
         }
-        assert!(capabilities(&request(&["BPF"], &[], &[]), false, 37).is_err());
+        assert!(capabilities(&request(&["BPF"], &[], &[]), false, &legacy(37)).is_err());
     }
 }

@@ -75,9 +75,10 @@ impl Overlay {
             fsconfig_set_flag(&context, "volatile").map_err(refused)?;
         }
         fsconfig_create(&context).map_err(refused)?;
+        // The devices of a container are in its /dev, which is a file system of its own.
         let attributes = match self.writable {
-            Some(_) => MountAttrFlags::empty(),
-            None => MountAttrFlags::MOUNT_ATTR_RDONLY,
+            Some(_) => MountAttrFlags::MOUNT_ATTR_NODEV,
+            None => MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY,
         };
         let mounted =
             fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(refused)?;
@@ -95,8 +96,8 @@ impl Overlay {
             options
         };
         let flags = match self.writable {
-            Some(_) => MountFlags::empty(),
-            None => MountFlags::RDONLY,
+            Some(_) => MountFlags::NODEV,
+            None => MountFlags::NODEV | MountFlags::RDONLY,
         };
         let options = CString::new(options).map_err(io::Error::from);
         let options = options.doing(|| doing(target))?;
