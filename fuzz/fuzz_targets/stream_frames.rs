@@ -17,7 +17,11 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
     let protocol = protocols[usize::from(choice >> 1) % protocols.len()];
     let whole = read(protocol, role, bytes, bytes.len().max(1));
     let pieces = read(protocol, role, bytes, usize::from(cut).max(1));
-    assert_eq!(whole, pieces);
+    assert_eq!(whole.0, pieces.0);
+    // A fault in a message that has not ended may be seen sooner in small pieces.
+    if let (Some(whole), Some(pieces)) = (whole.1, pieces.1) {
+        assert_eq!(whole, pieces);
+    }
 });
 
 /// The events with the parts of messages joined, and what ended them.
