@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinHandle};
 
 use super::{Engine, Result, blocking, state_channel};
 use crate::engine::{
@@ -138,8 +138,14 @@ impl Entry {
 }
 
 impl Engine {
-    /// Follows what a monitor tells until it is gone. Holds the engine only while there is something to do.
-    pub(super) fn follow(&self, entry: Arc<Entry>, client: Arc<Client>, mut reader: Reader) {
+    /// Follows what a monitor tells until it is gone and its end is noted. Holds the engine only while there is
+    /// something to do.
+    pub(super) fn follow(
+        &self,
+        entry: Arc<Entry>,
+        client: Arc<Client>,
+        mut reader: Reader,
+    ) -> JoinHandle<()> {
         let engine = self.me.clone();
         tokio::spawn(async move {
             while let Some(message) = client.receive(&mut reader).await {
@@ -148,7 +154,7 @@ impl Engine {
             }
             client.close();
             mourn(&engine, &entry).await;
-        });
+        })
     }
 
     fn hear(&self, entry: &Arc<Entry>, message: FromMonitor) {

@@ -47,10 +47,11 @@ impl Engine {
             program,
             machine_pids,
         };
+        let mut follower = None;
         let made = async {
             let client = self.start_monitor(&entry, spec).await?;
             entry.connect(Arc::clone(&client));
-            self.follow(Arc::clone(&entry), client, Reader::default());
+            follower = Some(self.follow(Arc::clone(&entry), client, Reader::default()));
             let (reply, _) = entry.ask(Request::Create(Box::new(request)), &block).await?;
             let Reply::Created { warnings } = reply else { return Err(entry.unexpected(reply)) };
             for warning in warnings {
@@ -60,6 +61,10 @@ impl Engine {
         };
         let made = made.await;
         if made.is_err() {
+            // A monitor that made nothing ends, and its end is written into the directory that must go.
+            if let Some(follower) = follower {
+                let _ = tokio::time::timeout(PATIENCE, follower).await;
+            }
             self.discard(&entry).await;
         }
         made

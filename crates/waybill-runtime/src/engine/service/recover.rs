@@ -84,7 +84,7 @@ impl Engine {
             })
             .map_err(io_error("read the sessions in", &self.run_dir))?;
         for Found { entry, client, reader, .. } in found {
-            self.follow(entry, client, reader);
+            drop(self.follow(entry, client, reader));
         }
         Ok(())
     }
