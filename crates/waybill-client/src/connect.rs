@@ -1,0 +1,71 @@
+//! From a kubeconfig to a client.
+
+use std::path::PathBuf;
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+
+/// Which cluster to talk to, as whom, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// The context in it, or its current one.
+    pub context: Option<String>,
+    /// The namespace, or that of the context, or `default`.
+    pub namespace: Option<String>,
+}
+
+/// A client, and where its user works.
+#[derive(Clone)]
+pub struct Session {
+    /// Speaks to the cluster with the user's credentials.
+    pub client: Client,
+    /// The namespace that is meant when none is named.
+    pub namespace: String,
+}
+
+/// Reads the kubeconfig and prepares a client. Nothing is sent yet.
+pub async fn connect(options: &Options) -> Result<Session, ConnectError> {
+    let path = || options.kubeconfig.clone();
+    let kubeconfig = Kubeconfig::read_from(&options.kubeconfig)
+        .map_err(|source| ConnectError::Kubeconfig { path: path(), source: Box::new(source) })?;
+    let chosen =
+        KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &chosen)
+        .await
+        .map_err(|source| ConnectError::Kubeconfig { path: path(), source: Box::new(source) })?;
+    if let Some(namespace) = &options.namespace {
+        config.default_namespace.clone_from(namespace);
+    }
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config)
+        .map_err(|source| ConnectError::Client { path: path(), source: Box::new(source) })?;
+    Ok(Session { client, namespace })
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The kubeconfig is missing, or not one, or lacks what was asked for.
+    #[error("cannot use the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<KubeconfigError>,
+    },
+    /// The certificates or the proxy in it cannot be used.
+    #[error("cannot make a client from the kubeconfig {}", path.display())]
+    Client {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}

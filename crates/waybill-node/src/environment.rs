@@ -1,0 +1,1 @@
+//! The environment of a container: a pure plan of what its spec asks for, and one resolver for each source.

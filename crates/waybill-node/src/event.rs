@@ -1,0 +1,1 @@
+//! Events that tell users what happened to their pods.

@@ -1,0 +1,27 @@
+//! The node: runs the pods that are meant for it on a container runtime, and makes their environments.
+//!
+//! It speaks CRI to the runtime, and HTTPS to the API server; both may be the stock ones. What runs is
+//! always asked of the runtime, never remembered on disk, so the node can be killed and started again
+//! without disturbing a container.
+//!
+//! ```text
+//!   source ──pods──► worker, one for each pod ──► plan (pure) ──► actions ──► cri
+//!                       ▲   │        │                             ├─ environment
+//!        runtime events ┘   │        └──► status ──► API server    └─ volume
+//!        probes ────────────┘
+//!   server: exec, attach, port-forward, logs for the API server
+//! ```
+
+mod cri;
+mod environment;
+mod event;
+mod hook;
+mod observed;
+mod pod;
+mod probe;
+mod register;
+mod server;
+mod source;
+mod status;
+mod volume;
+mod worker;

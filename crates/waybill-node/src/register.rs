@@ -1,0 +1,1 @@
+//! The node towards the API server: its object, its status and its lease.

@@ -1,0 +1,1 @@
+//! Where pods come from: the API server, and files in a directory.
