@@ -13,6 +13,7 @@
 //! ```
 
 mod cri;
+mod directories;
 mod environment;
 mod event;
 mod hook;
@@ -25,3 +26,12 @@ mod source;
 mod status;
 mod volume;
 mod worker;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+pub use self::directories::Directories;
+
+/// What time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
