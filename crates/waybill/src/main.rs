@@ -2,7 +2,9 @@
 //! 0 success, 1 failure, 2 usage.
 
 mod apiserver;
+mod cluster;
 mod envfile;
+mod exec;
 mod image;
 mod log;
 mod login;
@@ -29,6 +31,7 @@ struct Cli {
 enum Command {
     Apiserver(Box<apiserver::Args>),
     Envfile(envfile::Args),
+    Exec(exec::Args),
     Image(image::Args),
     Login(login::Args),
     Runtime(runtime::Args),
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Apiserver(args) => apiserver::run(*args),
         Command::Envfile(args) => envfile::run(args),
+        Command::Exec(args) => exec::run(args),
         Command::Image(args) => image::run(args),
         Command::Login(args) => login::run(&args),
         Command::Runtime(args) => runtime::run(args),
@@ -66,6 +70,10 @@ fn main() -> ExitCode {
 enum Outcome {
     Success,
     Failure,
+    /// With the exit code of a command that was run for the user.
+    Exit(u8),
+    /// The command line was wrong.
+    Usage,
 }
 
 impl From<Outcome> for ExitCode {
@@ -73,6 +81,8 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Success => Self::SUCCESS,
             Outcome::Failure => Self::FAILURE,
+            Outcome::Exit(code) => Self::from(code),
+            Outcome::Usage => Self::from(2),
         }
     }
 }
