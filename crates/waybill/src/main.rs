@@ -9,6 +9,7 @@ mod image;
 mod log;
 mod login;
 mod runtime;
+mod trace;
 
 use std::{
     io::{self, Write},
@@ -35,6 +36,7 @@ enum Command {
     Image(image::Args),
     Login(login::Args),
     Runtime(runtime::Args),
+    Trace(trace::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Image(args) => image::run(args),
         Command::Login(args) => login::run(&args),
         Command::Runtime(args) => runtime::run(args),
+        Command::Trace(args) => trace::run(&args),
     };
     match result {
         Ok(outcome) => outcome.into(),
