@@ -21,6 +21,7 @@ mod observed;
 mod pod;
 mod probe;
 mod register;
+mod retry;
 mod server;
 mod source;
 mod status;
