@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn ports_stand_alone_or_between_commas() {
         assert_eq!(ports("port=80&port=443,8080&x=1").unwrap(), [80, 443, 8080]);
-        assert_eq!(ports("").unwrap(), []);
+        assert!(ports("").unwrap().is_empty());
         for bad in ["port=", "port=0", "port=65536", "port=x", "port=80,"] {
             assert!(ports(bad).is_err(), "{bad}");
         }

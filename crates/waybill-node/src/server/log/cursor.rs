@@ -226,7 +226,7 @@ mod tests {
         log.add(&["one"]);
         let mut cursor = log.open("");
         check(&mut cursor, &["one\n", "END"]);
-        fs::File::create(log.path()).unwrap();
+        File::create(log.path()).unwrap();
         check(&mut cursor, &["END"]);
         log.add(&["2"]);
         check(&mut cursor, &["2\n", "END"]);
