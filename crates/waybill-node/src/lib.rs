@@ -17,6 +17,7 @@ mod directories;
 mod environment;
 mod event;
 mod hook;
+mod objects;
 mod observed;
 mod pod;
 mod probe;
