@@ -144,6 +144,8 @@ pub(super) enum Reply {
 pub(super) enum Failure {
     /// The request makes no sense in this state.
     Refused(String),
+    /// The container was not started, or has ended or is about to.
+    NotRunning,
     Create(String),
     Exec {
         code: i32,

@@ -110,11 +110,11 @@ impl Sessions {
         }
     }
 
-    /// Ends every session of a container whose monitor is gone.
-    pub(super) fn lose(&self, container: &str) {
+    /// Ends every session of a container that is gone, for this reason.
+    pub(super) fn lose(&self, container: &str, cause: ExitCause) {
         let filter = SessionFilter { container: Some(container.to_owned()), running: true };
         for record in self.list(&filter) {
-            self.end(&record.id, &lost_exit(&record));
+            self.end(&record.id, &Exit { cause, ..lost_exit(&record) });
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let sessions = Sessions::new(directory.path().to_owned());
         let waiter = sessions.add(session(2)).unwrap();
-        sessions.lose("c0");
+        sessions.lose("c0", ExitCause::MonitorLost);
         sessions.end("s2", &exit());
         let exit = waiter.borrow().clone().unwrap();
         assert_eq!((exit.code, exit.cause), (137, ExitCause::MonitorLost));

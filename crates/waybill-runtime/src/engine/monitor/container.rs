@@ -63,4 +63,35 @@ impl Container {
     pub(super) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running { .. })
     }
+
+    /// Whether the first process is dead or dying, also when we were not told yet. It lets go of its namespaces a
+    /// while before its parent and its pidfd tell.
+    pub(super) fn is_dying(&self) -> bool {
+        // Not reaped, or we would know, so its number is still its own.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
+        stat.map_or(true, |stat| is_exiting(&stat))
+    }
+}
+
+/// From `/proc/<pid>/stat`: the kernel marks a process as the first thing when it exits.
+fn is_exiting(stat: &str) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    // A name in brackets may hold anything; the flags are the seventh field after it.
+    let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' '));
+    let flags = fields.and_then(|mut fields| fields.nth(6)?.parse::<u64>().ok());
+    flags.is_none_or(|flags| flags & PF_EXITING != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_exits_is_known_by_its_flags() {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        assert!(!is_exiting(&stat));
+        assert!(!is_exiting("7 (a) b) S 1 7 7 0 -1 4194560 0"));
+        assert!(is_exiting("7 (a) b) R 1 7 7 0 -1 4194564 0"));
+        assert!(is_exiting(""));
+    }
 }
