@@ -109,6 +109,11 @@ pub(super) enum FromMonitor {
         number: u64,
         reply: Reply,
     },
+    /// Also to those who did not ask for the start.
+    Started {
+        pid: i32,
+        started_at: SystemTime,
+    },
     Exited(Exit),
     SessionExited {
         session: String,

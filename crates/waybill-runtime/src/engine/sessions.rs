@@ -48,6 +48,10 @@ impl Sessions {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
+            // Its monitor died; one that lives and writes this very moment writes it again when the session ends.
+            if path.as_os_str().as_encoded_bytes().ends_with(record::HALF_WRITTEN.as_bytes()) {
+                let _ = fs::remove_file(&path);
+            }
             if path.extension().is_some_and(|kind| kind == "json") {
                 found.extend(record::load::<SessionFile>(&path).ok().flatten());
             }

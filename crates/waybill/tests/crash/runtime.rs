@@ -111,6 +111,8 @@ async fn kill_in_the_middle(
     };
     let enough = timeout(PATIENCE, enough).await;
     assert_eq!(enough, Ok(true), "the runtime takes {steps} steps in time:\n{}", setup.log());
+    // Anywhere in what follows, and not right after an answer.
+    sleep(Duration::from_millis(dice.up_to(40).into())).await;
     ledger.expect_kill();
     runtime.kill();
     while let Some(ended) = workers.tasks.join_next().await {

@@ -51,13 +51,7 @@ pub(super) enum Phase {
 
 impl Container {
     pub(super) fn state(&self) -> State {
-        match &self.phase {
-            Phase::Created | Phase::Starting { .. } => State::Created,
-            Phase::Running { started_at } => {
-                State::Running { pid: self.pid.as_raw_nonzero().get(), started_at: *started_at }
-            }
-            Phase::Ending { exit, .. } | Phase::Ended(exit) => State::Exited(exit.clone()),
-        }
+        self.phase.state(self.pid)
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -73,6 +67,20 @@ impl Container {
     }
 }
 
+impl Phase {
+    /// What the runtime is told. It removes what it believes to have ended, so what is ending has not.
+    fn state(&self, pid: Pid) -> State {
+        let started_at = match self {
+            Self::Created | Self::Starting { .. } => None,
+            Self::Running { started_at } => Some(*started_at),
+            Self::Ending { exit, .. } => exit.started_at,
+            Self::Ended(exit) => return State::Exited(exit.clone()),
+        };
+        let pid = pid.as_raw_nonzero().get();
+        started_at.map_or(State::Created, |started_at| State::Running { pid, started_at })
+    }
+}
+
 /// From `/proc/<pid>/stat`: the kernel marks a process as the first thing when it exits.
 fn is_exiting(stat: &str) -> bool {
     const PF_EXITING: u64 = 0x4;
@@ -85,6 +93,23 @@ fn is_exiting(stat: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::ExitCause;
+
+    #[test]
+    fn a_container_has_ended_when_all_of_it_has() {
+        let exit = |started_at| Exit {
+            code: 0,
+            cause: ExitCause::Own,
+            started_at,
+            finished_at: SystemTime::UNIX_EPOCH,
+        };
+        let state = |phase: Phase| phase.state(Pid::INIT);
+        let ending = |started_at| Phase::Ending { exit: exit(started_at), events: None };
+        assert_eq!(state(ending(None)), State::Created);
+        let started_at = SystemTime::UNIX_EPOCH;
+        assert_eq!(state(ending(Some(started_at))), State::Running { pid: 1, started_at });
+        assert_eq!(state(Phase::Ended(exit(None))), State::Exited(exit(None)));
+    }
 
     #[test]
     fn a_process_that_exits_is_known_by_its_flags() {

@@ -169,6 +169,9 @@ impl Engine {
 
     fn hear(&self, entry: &Arc<Entry>, message: FromMonitor) {
         match message {
+            FromMonitor::Started { pid, started_at } => {
+                entry.set_running(State::Running { pid, started_at });
+            }
             FromMonitor::Exited(exit) => self.container_ended(entry, &exit),
             FromMonitor::SessionExited { session, exit } => self.sessions.end(&session, &exit),
             FromMonitor::Hello { .. } | FromMonitor::Reply { .. } => {}

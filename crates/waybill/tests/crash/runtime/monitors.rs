@@ -31,7 +31,7 @@ impl Monitors {
     /// Kills one now and then, until it is aborted.
     pub(crate) async fn kill_some(&self, mut dice: Dice) {
         loop {
-            sleep(Duration::from_millis(u64::from(dice.up_to(150)) + 20)).await;
+            sleep(Duration::from_millis(u64::from(dice.up_to(300)) + 20)).await;
             let living = self.living();
             let Some(bound) = u32::try_from(living.len()).ok().filter(|&count| count > 0) else {
                 continue;
