@@ -5,12 +5,12 @@
 
 mod census;
 mod client;
+mod image;
 mod ledger;
 mod monitors;
 mod worker;
 
 use std::{
-    fs,
     process::Command,
     sync::Arc,
     time::{Duration, Instant},
@@ -21,22 +21,11 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use waybill_runtime::image::build::ImageBuilder;
-use waybill_testkit::{
-    runtime::{Runtime, Setup},
-    skip::skip,
-};
+use waybill_testkit::runtime::{Runtime, Setup};
 
-use self::{
-    census::Census,
-    client::{Client, IMAGE},
-    ledger::Ledger,
-    monitors::Monitors,
-    worker::Worker,
-};
+use self::{census::Census, client::Client, ledger::Ledger, monitors::Monitors, worker::Worker};
 use crate::{PATIENCE, rounds};
 
-const BUSYBOX: &str = "/bin/busybox";
 const WORKERS: usize = 4;
 
 /// A container that outlives every kill.
@@ -45,7 +34,7 @@ const ELDER: &str = "elder";
 /// EXEC-57: sessions and containers of a runtime that dies go on without it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_container_and_no_exit_code_is_lost_when_runtimes_and_monitors_are_killed() {
-    let Some(busybox) = busybox() else { return };
+    let Some(busybox) = image::busybox() else { return };
     let dir = tempfile::tempdir().expect("the temporary directory is writable");
     let setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path());
     let cgroup = format!("/waybill-crash-{}", std::process::id());
@@ -147,27 +136,6 @@ async fn eventually_gone(setup: &Setup, cgroup: &str) {
     nothing_is_left(setup, cgroup, &Census::default(), rounds()).await;
     let unmounted = Command::new("umount").arg(setup.run_dir()).status();
     assert!(unmounted.expect("umount is installed").success());
-}
-
-/// An archive with a shell; `None` if this machine cannot run containers.
-fn busybox() -> Option<Vec<u8>> {
-    let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
-    if !status.lines().any(|line| line.starts_with("Uid:\t0\t0")) {
-        skip("root", "only root may run a container runtime");
-        return None;
-    }
-    let Ok(busybox) = fs::read(BUSYBOX) else {
-        skip("busybox", "install the Debian package busybox-static");
-        return None;
-    };
-    let image = ImageBuilder::new()
-        .directory("/proc", 0o755)
-        .file("/bin/busybox", 0o755, busybox)
-        .variable("PATH", "/bin");
-    let image = ["sh", "sleep", "test"]
-        .iter()
-        .fold(image, |image, applet| image.symlink(&format!("/bin/{applet}"), "busybox"));
-    Some(image.archive(IMAGE).expect("a good name"))
 }
 
 /// Small numbers that differ from round to round, and are the same in each run.

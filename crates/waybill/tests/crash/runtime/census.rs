@@ -16,8 +16,10 @@ const NAMESPACES: [&str; 6] = ["cgroup", "ipc", "mnt", "net", "pid", "uts"];
 pub(crate) struct Census {
     mounts: BTreeSet<String>,
     cgroups: BTreeSet<String>,
-    /// By name and where they work; the runtime itself and its spawner come and go.
+    /// Those of containers and their monitors.
     processes: BTreeSet<String>,
+    /// How many are the runtime and its spawner, which are others after each kill.
+    own_processes: usize,
     /// Of these processes.
     namespaces: BTreeSet<String>,
     /// Entries of the run and state directories that stand for a container or sandbox, or are half written.
@@ -29,14 +31,16 @@ impl Census {
         let mut census = Self::default();
         census.count_mounts(&setup.run_dir());
         census.count_cgroups(cgroup);
-        census.count_processes(&setup.run_dir(), cgroup);
+        census.count_processes(setup, cgroup);
         census.count_files(setup);
         census
     }
 
     /// What `self` has and `before` has not, and the other way round.
     pub(crate) fn beyond(&self, before: &Self) -> String {
-        let mut text = String::new();
+        let own =
+            format!("own processes: {}, before {}\n", self.own_processes, before.own_processes);
+        let mut text = own;
         let kinds = [
             ("mounts", &self.mounts, &before.mounts),
             ("cgroups", &self.cgroups, &before.cgroups),
@@ -82,13 +86,17 @@ impl Census {
         }
     }
 
-    fn count_processes(&mut self, run: &Path, cgroup: &str) {
+    fn count_processes(&mut self, setup: &Setup, cgroup: &str) {
+        let run = setup.run_dir();
         for process in entries(Path::new("/proc")) {
             let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
             let stat = read("stat");
             let dead = stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'));
             let cwd = fs::read_link(process.join("cwd")).unwrap_or_default();
-            if dead || !(cwd.starts_with(run) || read("cgroup").contains(cgroup)) {
+            if !dead && run.parent() == Some(&cwd) {
+                self.own_processes += 1;
+            }
+            if dead || !(cwd.starts_with(&run) || read("cgroup").contains(cgroup)) {
                 continue;
             }
             let pid = process.file_name().unwrap_or_default().display();

@@ -19,7 +19,7 @@ use waybill_proto::{
 };
 use waybill_testkit::runtime::Setup;
 
-pub(crate) const IMAGE: &str = "localhost/crash:1";
+use super::image;
 
 /// Longer than a script takes that ends when it is told.
 const GRACE_SECONDS: i64 = 50;
@@ -104,7 +104,7 @@ impl Client {
             pod_sandbox_id: sandbox.to_owned(),
             config: Some(ContainerConfig {
                 metadata: Some(ContainerMetadata { name: name.to_owned(), attempt: 0 }),
-                image: Some(ImageSpec { image: IMAGE.to_owned(), ..ImageSpec::default() }),
+                image: Some(ImageSpec { image: image::NAME.to_owned(), ..ImageSpec::default() }),
                 command: script.command(code),
                 log_path: format!("{name}.log"),
                 ..ContainerConfig::default()
@@ -121,18 +121,17 @@ impl Client {
 
     /// Runs a command that ends with `code`; returns the code that the runtime tells.
     pub(crate) async fn exec(&self, id: &str, code: i32) -> Result<i32, Status> {
-        self.exec_script(id, &format!("exit {code}")).await
+        self.exec_command(id, shell(&format!("exit {code}"))).await
     }
 
     /// The same, once a steady container knows what to do when it is told to end.
     pub(crate) async fn exec_when_ready(&self, id: &str, code: i32) -> Result<i32, Status> {
         let script = format!("while ! test -e /ready; do sleep 0.01; done; exit {code}");
-        self.exec_script(id, &script).await
+        self.exec_command(id, shell(&script)).await
     }
 
-    async fn exec_script(&self, id: &str, script: &str) -> Result<i32, Status> {
-        let request =
-            ExecSyncRequest { container_id: id.to_owned(), cmd: shell(script), timeout: 0 };
+    pub(crate) async fn exec_command(&self, id: &str, cmd: Vec<String>) -> Result<i32, Status> {
+        let request = ExecSyncRequest { container_id: id.to_owned(), cmd, timeout: 0 };
         Ok(self.runtime.clone().exec_sync(request).await?.into_inner().exit_code)
     }
 
