@@ -13,18 +13,10 @@ use waybill_proto::cri::{
     security_profile::ProfileType,
 };
 
-use crate::cri_lab::{CriLab, container, sleeper};
+use crate::cri_lab::{CriLab, container, sleeper, with_context};
 
 fn stop(id: &str, timeout: i64) -> StopContainerRequest {
     StopContainerRequest { container_id: id.into(), timeout }
-}
-
-fn with_context(
-    config: ContainerConfig,
-    context: LinuxContainerSecurityContext,
-) -> ContainerConfig {
-    let linux = LinuxContainerConfig { resources: None, security_context: Some(context) };
-    ContainerConfig { linux: Some(linux), ..config }
 }
 
 #[tokio::test]

@@ -16,10 +16,10 @@ use waybill_proto::{
     cri::{
         ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus,
         ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ExecSyncResponse,
-        ImageSpec, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode,
-        NamespaceOption, PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest,
-        RunPodSandboxRequest, StartContainerRequest, image_service_client::ImageServiceClient,
-        runtime_service_client::RuntimeServiceClient,
+        ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+        LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
+        PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
+        image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient,
     },
     runtime::{ImportRequest, images_client::ImagesClient, sessions_client::SessionsClient},
 };
@@ -253,6 +253,14 @@ pub(crate) fn container(name: &str, command: &[&str]) -> ContainerConfig {
         log_path: format!("{name}/0.log"),
         ..ContainerConfig::default()
     }
+}
+
+pub(crate) fn with_context(
+    config: ContainerConfig,
+    context: LinuxContainerSecurityContext,
+) -> ContainerConfig {
+    let linux = LinuxContainerConfig { resources: None, security_context: Some(context) };
+    ContainerConfig { linux: Some(linux), ..config }
 }
 
 fn busybox() -> Vec<u8> {

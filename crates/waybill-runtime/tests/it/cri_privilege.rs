@@ -6,19 +6,11 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
 };
 use waybill_proto::cri::{
-    AttachRequest, ContainerConfig, Device, LinuxContainerConfig, LinuxContainerSecurityContext,
-    Mount, MountPropagation, NamespaceMode, NamespaceOption,
+    AttachRequest, ContainerConfig, Device, LinuxContainerSecurityContext, Mount, MountPropagation,
+    NamespaceMode, NamespaceOption,
 };
 
-use crate::cri_lab::{CriLab, container, sleeper};
-
-fn with_context(
-    config: ContainerConfig,
-    context: LinuxContainerSecurityContext,
-) -> ContainerConfig {
-    let linux = LinuxContainerConfig { resources: None, security_context: Some(context) };
-    ContainerConfig { linux: Some(linux), ..config }
-}
+use crate::cri_lab::{CriLab, container, sleeper, with_context};
 
 #[tokio::test]
 async fn a_container_has_the_devices_it_asked_for() {
