@@ -4,6 +4,7 @@
 //! has the same path in all of them. Which processes belong to a container or session is asked of the unified
 //! hierarchy alone; the older ones only hold limits.
 
+mod devices;
 mod hierarchies;
 mod session;
 mod stats;
@@ -12,13 +13,13 @@ mod tree;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     path::{Component, Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use libcgroups::common::{CgroupConfig, CgroupManager, ControllerOpt, create_cgroup_manager};
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},
@@ -30,7 +31,7 @@ pub(super) use self::{
     hierarchies::Hierarchies,
     session::{SessionCgroup, kill_session},
 };
-use super::MemoryStats;
+use super::{MemoryStats, sys};
 
 /// A container's cgroup, in all hierarchies.
 #[derive(Clone, Debug)]
@@ -103,6 +104,15 @@ impl Cgroup {
     /// Opens what reports [`PollFlags::PRI`] when it became empty or populated.
     pub(super) fn open_events(&self) -> io::Result<File> {
         File::open(self.unified().join("cgroup.events"))
+    }
+
+    /// Has the kernel keep its processes from all devices but those that the rules allow, where only a program can: with
+    /// cgroup v1 that is one of the limits. Where it takes no programs, nothing keeps them.
+    pub(super) fn guard_devices(&self, rules: &[LinuxDeviceCgroup]) -> io::Result<()> {
+        if self.hierarchies.legacy_with("devices").is_some() || !sys::can_guard_devices() {
+            return Ok(());
+        }
+        sys::guard_devices(self.open()?.as_fd(), &devices::program(rules))
     }
 
     /// Applies limits; what is not named stays as it is.

@@ -84,6 +84,7 @@ fn enter(
 ) -> io::Result<()> {
     if let Some(resources) = resources {
         cgroup.apply(resources)?;
+        cgroup.guard_devices(resources.devices().as_deref().unwrap_or_default())?;
     }
     child::enter_cgroups(&cgroup.entrances()?)?;
     view::hide_cgroups(cgroup, view)
