@@ -41,6 +41,29 @@ pub(super) struct Cgroup {
     path: PathBuf,
 }
 
+/// What keeps containers from devices that they were not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeviceGuard {
+    /// The controller of cgroup v1, which is set with the other limits.
+    Controller,
+    /// A program of ours in each container's cgroup.
+    Program,
+    /// A kernel without the controller that takes no programs from us.
+    Nothing,
+}
+
+impl DeviceGuard {
+    pub(super) fn of(hierarchies: &Hierarchies) -> Self {
+        if hierarchies.legacy_with("devices").is_some() {
+            Self::Controller
+        } else if sys::can_guard_devices() {
+            Self::Program
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
 /// Where, beside a container's view of its cgroups, the creator mounts the one of a hierarchy. It does not end with the
 /// name of a controller, because that is how libcontainer would know it.
 pub(super) fn source_of(view: &Path, hierarchy: &str) -> PathBuf {
@@ -106,12 +129,8 @@ impl Cgroup {
         File::open(self.unified().join("cgroup.events"))
     }
 
-    /// Has the kernel keep its processes from all devices but those that the rules allow, where only a program can: with
-    /// cgroup v1 that is one of the limits. Where it takes no programs, nothing keeps them.
+    /// Has a program keep its processes from all devices but those that the rules allow.
     pub(super) fn guard_devices(&self, rules: &[LinuxDeviceCgroup]) -> io::Result<()> {
-        if self.hierarchies.legacy_with("devices").is_some() || !sys::can_guard_devices() {
-            return Ok(());
-        }
         sys::guard_devices(self.open()?.as_fd(), &devices::program(rules))
     }
 

@@ -35,7 +35,8 @@ pub(crate) const IMAGE: &str = "localhost/busybox:1";
 
 const APPLETS: &[&str] = &[
     "cat", "df", "echo", "env", "false", "grep", "head", "hostname", "id", "kill", "ls", "mkdir",
-    "mount", "nc", "ps", "pwd", "sh", "sleep", "stat", "test", "touch", "true", "wc", "yes",
+    "mknod", "mount", "nc", "ps", "pwd", "sh", "sleep", "stat", "test", "touch", "true", "wc",
+    "yes",
 ];
 
 static NEXT: AtomicU32 = AtomicU32::new(0);

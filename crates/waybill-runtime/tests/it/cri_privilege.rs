@@ -31,6 +31,19 @@ async fn a_container_has_the_devices_it_asked_for() {
 }
 
 #[tokio::test]
+async fn a_container_makes_nodes_of_any_device_and_opens_only_its_own() {
+    let Some(lab) = CriLab::open().await else { return };
+    let (sandbox, id) = lab.run("nodes", sleeper("c")).await;
+    // One that its driver would let anybody open.
+    lab.sh(&id, "mknod /dev/mine c 1 3 && echo > /dev/mine && mknod /dev/loops c 10 237").await;
+    let refused = lab.exec(&id, &["head", "-c", "1", "/dev/loops"]).await;
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("Operation not permitted"), "{said}");
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+#[tokio::test]
 async fn a_privileged_container_has_the_machines_devices_and_can_mount() {
     let Some(lab) = CriLab::open().await else { return };
     let mut config = lab.sandbox_config("privileged");

@@ -9,6 +9,7 @@ mod cri_lab;
 mod cri_privilege;
 mod cri_restart;
 mod cri_sandbox;
+mod cri_unified;
 mod engine_container;
 mod engine_exec;
 mod engine_recovery;
