@@ -50,16 +50,30 @@ async fn a_container_is_created_runs_ends_and_goes() {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_exist_is_told_and_leaves_nothing() {
+async fn a_program_that_cannot_run_is_told_at_the_start_and_in_the_status() {
     let Some(lab) = CriLab::open().await else { return };
     let sandbox = lab.run_sandbox(lab.sandbox_config("none")).await;
-    let request = CreateContainerRequest {
-        pod_sandbox_id: sandbox.clone(),
-        config: Some(container("c", &["/no/such/program"])),
-        sandbox_config: None,
-    };
-    let refused = lab.runtime().await.create_container(request).await.unwrap_err();
-    assert!(refused.message().contains("/no/such/program"), "{}", refused.message());
+    let mut runtime = lab.runtime().await;
+    for (name, program, reason) in [
+        ("searched", "nope", "exec: \"nope\": executable file not found in $PATH"),
+        ("missing", "/no/such", "exec: \"/no/such\": no such file or directory"),
+        ("data", "/etc/passwd", "exec: \"/etc/passwd\": permission denied"),
+    ] {
+        let id = lab.create(&sandbox, container(name, &[program])).await;
+        let start = StartContainerRequest { container_id: id.clone() };
+        let refused = runtime.start_container(start.clone()).await.unwrap_err();
+        assert_eq!(refused.message(), reason);
+        let status = lab.status(&id).await;
+        assert_eq!(status.state(), ContainerState::ContainerExited);
+        assert_eq!((status.exit_code, status.reason.as_str()), (128, "StartError"));
+        assert_eq!(status.message, reason);
+        assert!(status.finished_at > 0);
+        let again = runtime.start_container(start).await.unwrap_err();
+        assert_eq!(again.code(), Code::FailedPrecondition);
+        runtime.stop_container(stop(&id, 1)).await.unwrap();
+        let remove = RemoveContainerRequest { container_id: id };
+        runtime.remove_container(remove).await.unwrap();
+    }
     lab.remove(&sandbox).await;
     lab.close().await;
 }
