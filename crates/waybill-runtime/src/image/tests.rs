@@ -93,26 +93,18 @@ fn a_built_image_is_imported_and_found() {
 }
 
 #[test]
-fn a_name_is_taken_away_and_the_image_with_its_last_one() {
+fn an_image_goes_with_all_its_names() {
     let Some(fixture) = Fixture::open() else { return };
-    let image = fixture.import_twice("one", "two");
-    assert_eq!(fixture.images.find("one").unwrap().tags.len(), 2);
-    fixture.images.remove("one").unwrap();
-    assert!(fixture.images.find("one").is_none());
-    assert_eq!(fixture.images.find("two").unwrap().id, image.id);
-    fixture.images.remove("two").unwrap();
-    assert!(fixture.images.list().is_empty());
-    assert_eq!(fixture.counts(), (0, 0, 0));
-    let error = fixture.images.remove("two").unwrap_err().to_string();
-    assert_eq!(error, "there is no image `two`");
-}
-
-#[test]
-fn by_id_an_image_goes_with_all_its_names() {
-    let Some(fixture) = Fixture::open() else { return };
-    let image = fixture.import_twice("one", "two");
-    fixture.images.remove(&image.id.hex()[..10]).unwrap();
-    assert!(fixture.images.list().is_empty());
+    let id = fixture.import_twice("one", "two").id.hex();
+    for text in ["one", "two", &id, &id[..10]] {
+        let image = fixture.import_twice("one", "two");
+        assert_eq!(image.tags.len(), 2);
+        fixture.images.remove(text).unwrap();
+        assert!(fixture.images.list().is_empty(), "{text}");
+        assert_eq!(fixture.counts(), (0, 0, 0));
+        let error = fixture.images.remove("two").unwrap_err().to_string();
+        assert_eq!(error, "there is no image `two`");
+    }
 }
 
 #[test]

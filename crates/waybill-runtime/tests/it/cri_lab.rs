@@ -21,7 +21,9 @@ use waybill_proto::{
         PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
         image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient,
     },
-    runtime::{ImportRequest, images_client::ImagesClient, sessions_client::SessionsClient},
+    runtime::{
+        ExportRequest, ImportRequest, images_client::ImagesClient, sessions_client::SessionsClient,
+    },
 };
 use waybill_runtime::{
     cri::{Config, Server},
@@ -119,6 +121,16 @@ impl CriLab {
         let request = futures_util::stream::iter(messages);
         let response = self.archives().await.import(request).await.unwrap().into_inner();
         response.images.into_iter().flat_map(|image| image.names).collect()
+    }
+
+    pub(crate) async fn export(&self, image: &str) -> Vec<u8> {
+        let request = ExportRequest { image: image.into() };
+        let mut pieces = self.archives().await.export(request).await.unwrap().into_inner();
+        let mut archive = Vec::new();
+        while let Some(piece) = pieces.message().await.unwrap() {
+            archive.extend(piece.data);
+        }
+        archive
     }
 
     /// A sandbox with a network, IPC and host name of its own, whose containers have their own processes.
