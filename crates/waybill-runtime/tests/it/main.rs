@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod cri_container;
+mod cri_contract;
 mod cri_exec;
 mod cri_images;
 mod cri_lab;
