@@ -72,44 +72,36 @@ impl Cri {
 
     /// Parks an exec session and returns its URL. The variables wait with it, in memory (EXEC-10).
     pub(super) fn exec_url(&self, request: CriExecRequest) -> Result<String> {
-        let streams = Streams {
-            stdin: request.stdin,
-            stdout: request.stdout,
-            stderr: request.stderr,
-            tty: request.tty,
-        };
+        let CriExecRequest { stdin, stdout, stderr, tty, .. } = request;
+        let streams = Streams { stdin, stdout, stderr, tty };
         let container = self.streamable(&request.container_id, streams)?;
         let record = self.store.container(&container)?.record();
         let has_term = record.env_names.iter().any(|name| name == "TERM");
         let exec = ExecRequest {
             session: new_session(),
             argv: argv(request.cmd)?,
-            env: session_env(request.envs, request.tty && !has_term)?,
+            env: session_env(request.envs, tty && !has_term)?,
             runtime_env: self.runtime_env()?,
-            tty: request.tty,
-            stdin: request.stdin,
-            stdout: request.stdout,
-            stderr: request.stderr,
+            tty,
+            stdin,
+            stdout,
+            stderr,
         };
         Ok(self.streaming.exec_url(&container, exec)?)
     }
 
     /// Parks an attachment to a container's own process and returns its URL.
     pub(super) fn attach_url(&self, request: &AttachRequest) -> Result<String> {
-        let streams = Streams {
-            stdin: request.stdin,
-            stdout: request.stdout,
-            stderr: request.stderr,
-            tty: request.tty,
-        };
+        let AttachRequest { stdin, stdout, stderr, tty, .. } = *request;
+        let streams = Streams { stdin, stdout, stderr, tty };
         let container = self.streamable(&request.container_id, streams)?;
         let config = self.store.container(&container)?.record().config;
-        if request.tty != config.tty {
+        if tty != config.tty {
             let (is, asked) = if config.tty { ("a", "none") } else { ("no", "one") };
             let reason = format!("the container has {is} terminal, the request asks for {asked}");
             return Err(CriError::invalid(reason));
         }
-        if request.stdin && !config.stdin {
+        if stdin && !config.stdin {
             return Err(CriError::invalid("the container was created without stdin"));
         }
         Ok(self.streaming.attach_url(&container, streams)?)

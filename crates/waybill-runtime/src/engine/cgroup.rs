@@ -4,6 +4,7 @@
 //! has the same path in all of them. Which processes belong to a container or session is asked of the unified
 //! hierarchy alone; the older ones only hold limits.
 
+mod devices;
 mod hierarchies;
 mod session;
 mod stats;
@@ -12,13 +13,13 @@ mod tree;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     path::{Component, Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use libcgroups::common::{CgroupConfig, CgroupManager, ControllerOpt, create_cgroup_manager};
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},
@@ -30,7 +31,7 @@ pub(super) use self::{
     hierarchies::Hierarchies,
     session::{SessionCgroup, kill_session},
 };
-use super::MemoryStats;
+use super::{MemoryStats, sys};
 
 /// A container's cgroup, in all hierarchies.
 #[derive(Clone, Debug)]
@@ -38,6 +39,29 @@ pub(super) struct Cgroup {
     hierarchies: Hierarchies,
     /// Below each hierarchy's root.
     path: PathBuf,
+}
+
+/// What keeps containers from devices that they were not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeviceGuard {
+    /// The controller of cgroup v1, which is set with the other limits.
+    Controller,
+    /// A program of ours in each container's cgroup.
+    Program,
+    /// A kernel without the controller that takes no programs from us.
+    Nothing,
+}
+
+impl DeviceGuard {
+    pub(super) fn of(hierarchies: &Hierarchies) -> Self {
+        if hierarchies.legacy_with("devices").is_some() {
+            Self::Controller
+        } else if sys::can_guard_devices() {
+            Self::Program
+        } else {
+            Self::Nothing
+        }
+    }
 }
 
 /// Where, beside a container's view of its cgroups, the creator mounts the one of a hierarchy. It does not end with the
@@ -103,6 +127,11 @@ impl Cgroup {
     /// Opens what reports [`PollFlags::PRI`] when it became empty or populated.
     pub(super) fn open_events(&self) -> io::Result<File> {
         File::open(self.unified().join("cgroup.events"))
+    }
+
+    /// Has a program keep its processes from all devices but those that the rules allow.
+    pub(super) fn guard_devices(&self, rules: &[LinuxDeviceCgroup]) -> io::Result<()> {
+        sys::guard_devices(self.open()?.as_fd(), &devices::program(rules))
     }
 
     /// Applies limits; what is not named stays as it is.

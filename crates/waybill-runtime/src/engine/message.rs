@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use serde::{Deserialize, Serialize};
 
 use super::{Exit, State, Stdio, settings::Settings};
@@ -73,6 +73,8 @@ pub(super) enum Request {
 pub(super) struct CreateRequest {
     pub(super) cgroup: PathBuf,
     pub(super) resources: Option<LinuxResources>,
+    /// What a program in the cgroup shall allow, where that is our part.
+    pub(super) device_rules: Option<Vec<LinuxDeviceCgroup>>,
     /// Where, for libcontainer, the container's own cgroups shall be put together.
     pub(super) cgroup_view: Option<PathBuf>,
     pub(super) stdio: Stdio,

@@ -16,12 +16,15 @@ use waybill_proto::{
     cri::{
         Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus,
         ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ExecSyncResponse,
-        ImageSpec, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, ListContainersRequest,
-        NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
-        RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
-        image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient,
+        ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+        LinuxSandboxSecurityContext, ListContainersRequest, NamespaceMode, NamespaceOption,
+        PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest,
+        StartContainerRequest, image_service_client::ImageServiceClient,
+        runtime_service_client::RuntimeServiceClient,
     },
-    runtime::{ImportRequest, images_client::ImagesClient, sessions_client::SessionsClient},
+    runtime::{
+        ExportRequest, ImportRequest, images_client::ImagesClient, sessions_client::SessionsClient,
+    },
 };
 use waybill_runtime::{
     cri::{Config, Server},
@@ -35,7 +38,8 @@ pub(crate) const IMAGE: &str = "localhost/busybox:1";
 
 const APPLETS: &[&str] = &[
     "cat", "df", "echo", "env", "false", "grep", "head", "hostname", "id", "kill", "ls", "mkdir",
-    "mount", "nc", "ps", "pwd", "sh", "sleep", "stat", "test", "touch", "true", "wc", "yes",
+    "mknod", "mount", "nc", "ps", "pwd", "sh", "sleep", "stat", "test", "touch", "true", "wc",
+    "yes",
 ];
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -118,6 +122,16 @@ impl CriLab {
         let request = futures_util::stream::iter(messages);
         let response = self.archives().await.import(request).await.unwrap().into_inner();
         response.images.into_iter().flat_map(|image| image.names).collect()
+    }
+
+    pub(crate) async fn export(&self, image: &str) -> Vec<u8> {
+        let request = ExportRequest { image: image.into() };
+        let mut pieces = self.archives().await.export(request).await.unwrap().into_inner();
+        let mut archive = Vec::new();
+        while let Some(piece) = pieces.message().await.unwrap() {
+            archive.extend(piece.data);
+        }
+        archive
     }
 
     /// A sandbox with a network, IPC and host name of its own, whose containers have their own processes.
@@ -270,6 +284,14 @@ pub(crate) fn container(name: &str, command: &[&str]) -> ContainerConfig {
         log_path: format!("{name}/0.log"),
         ..ContainerConfig::default()
     }
+}
+
+pub(crate) fn with_context(
+    config: ContainerConfig,
+    context: LinuxContainerSecurityContext,
+) -> ContainerConfig {
+    let linux = LinuxContainerConfig { resources: None, security_context: Some(context) };
+    ContainerConfig { linux: Some(linux), ..config }
 }
 
 fn busybox() -> Vec<u8> {

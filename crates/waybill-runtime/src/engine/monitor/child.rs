@@ -13,7 +13,6 @@ use std::{
 
 use rustix::{
     fs::{Mode, OFlags},
-    io::Errno,
     process::{Gid, Rlimit, Uid},
     pty::OpenptFlags,
     thread::{CapabilitySet, CapabilitySets, ThreadNameSpaceType},
@@ -312,29 +311,6 @@ impl Program {
         self.search(|candidate| {
             sys::execve(candidate, &argv, &envp).raw_os_error().unwrap_or(libc::EIO)
         })
-    }
-
-    /// The fault that [`Program::execute`] would report, as far as can be told without executing.
-    pub(super) fn check(&self) -> Result<(), Fault> {
-        let mut found = false;
-        let fault = self.search(|candidate| {
-            let result = rustix::fs::stat(candidate).and_then(|stat| {
-                if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
-                    let flags = rustix::fs::AtFlags::EACCESS;
-                    rustix::fs::accessat(
-                        rustix::fs::CWD,
-                        candidate,
-                        rustix::fs::Access::EXEC_OK,
-                        flags,
-                    )
-                } else {
-                    Err(Errno::ACCESS)
-                }
-            });
-            found |= result.is_ok();
-            result.err().map_or(libc::ENOEXEC, Errno::raw_os_error)
-        });
-        if found { Ok(()) } else { Err(fault) }
     }
 
     fn search(&self, mut attempt: impl FnMut(&CString) -> i32) -> Fault {

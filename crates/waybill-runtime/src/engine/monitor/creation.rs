@@ -87,6 +87,7 @@ impl Monitor {
             settings: request.settings.clone(),
             cgroup: cgroup.clone(),
             resources: request.resources.clone(),
+            device_rules: request.device_rules.clone(),
             cgroup_view: request.cgroup_view.clone(),
             environment: Block::from(environment.to_vec()),
             stdio: container_stdio,

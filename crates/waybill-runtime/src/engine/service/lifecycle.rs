@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 
 use super::{Engine, Entry, Result, blocking, io_error};
 use crate::engine::{
     ContainerRequest, EngineError, Kind, State,
-    cgroup::Cgroup,
+    cgroup::{Cgroup, DeviceGuard},
     client::Client,
     environment,
     message::{CreateRequest, Reply, Request},
@@ -40,6 +40,7 @@ impl Engine {
             prepared;
         let request = CreateRequest {
             cgroup: entry.cgroup.path(),
+            device_rules: self.device_rules(resources.as_ref()),
             resources,
             cgroup_view,
             stdio,
@@ -68,6 +69,11 @@ impl Engine {
             self.discard(&entry).await;
         }
         made
+    }
+
+    fn device_rules(&self, resources: Option<&LinuxResources>) -> Option<Vec<LinuxDeviceCgroup>> {
+        let rules = || resources?.devices().clone();
+        (self.device_guard == DeviceGuard::Program).then(|| rules().unwrap_or_default())
     }
 
     /// Takes the id, so that nobody else makes a container of that name meanwhile.
