@@ -154,6 +154,7 @@ impl Surroundings {
         observed: &Observed,
         waiting: &BTreeMap<String, Waiting>,
         failed: Option<&plan::Failed>,
+        started: Option<Timestamp>,
     ) {
         let failed = failed.map(|failed| Failed {
             reason: failed.reason.to_owned(),
@@ -162,7 +163,7 @@ impl Surroundings {
         self.set_status(
             pod,
             observed,
-            Facts { waiting: waiting.clone(), failed, ..Facts::default() },
+            Facts { waiting: waiting.clone(), failed, started, ..Facts::default() },
         );
     }
 
