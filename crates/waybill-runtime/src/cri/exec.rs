@@ -18,7 +18,7 @@ use super::{
     Cri,
     error::{CriError, Result},
 };
-use crate::engine::{EngineError, ExecRequest, ProcessIo, Session};
+use crate::engine::{EngineError, ExecRequest, ExitCause, ProcessIo, Session};
 
 /// What one stream of ExecSync may bring; more is dropped (CVE-2022-1708).
 const OUTPUT_BYTES: usize = 16 << 20;
@@ -59,9 +59,9 @@ impl Cri {
         };
         let process = session.process.clone();
         if limit == 0 {
-            return collect(session).await;
+            return collect(&container, session).await;
         }
-        match timeout(Duration::from_secs(limit), collect(session)).await {
+        match timeout(Duration::from_secs(limit), collect(&container, session)).await {
             Ok(response) => response,
             Err(_) => {
                 process.kill().await?;
@@ -170,7 +170,7 @@ fn new_session() -> String {
 }
 
 /// Reads both streams and waits for the end.
-async fn collect(session: Session) -> Result<ExecSyncResponse> {
+async fn collect(container: &str, session: Session) -> Result<ExecSyncResponse> {
     let Session { io, process } = session;
     let (stdout, stderr) = match io {
         ProcessIo::Pipes { stdout, stderr, .. } => (stdout, stderr),
@@ -189,6 +189,10 @@ async fn collect(session: Session) -> Result<ExecSyncResponse> {
             _ = &mut reading => process.wait().await?,
         }
     };
+    if exit.cause == ExitCause::MonitorLost {
+        // The command was killed with it, and its code would be ours.
+        return Err(EngineError::MonitorLost { id: container.to_owned() }.into());
+    }
     Ok(ExecSyncResponse { stdout: stdout.content, stderr: stderr.content, exit_code: exit.code })
 }
 

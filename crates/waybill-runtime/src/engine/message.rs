@@ -111,6 +111,11 @@ pub(super) enum FromMonitor {
         number: u64,
         reply: Reply,
     },
+    /// Also to those who did not ask for the start.
+    Started {
+        pid: i32,
+        started_at: SystemTime,
+    },
     Exited(Exit),
     SessionExited {
         session: String,
@@ -146,6 +151,8 @@ pub(super) enum Reply {
 pub(super) enum Failure {
     /// The request makes no sense in this state.
     Refused(String),
+    /// The container was not started, or has ended or is about to.
+    NotRunning,
     Create(String),
     Exec {
         code: i32,

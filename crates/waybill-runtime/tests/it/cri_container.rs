@@ -1,6 +1,6 @@
 //! Containers over CRI.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use tonic::Code;
 use waybill_proto::cri::{
@@ -405,6 +405,38 @@ async fn what_is_not_supported_is_refused_and_leaves_nothing() {
         let refused = lab.runtime().await.create_container(request).await.unwrap_err();
         assert_eq!(refused.code(), code, "{}", refused.message());
         assert!(refused.message().contains(text), "{}", refused.message());
+    }
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// Whatever was begun for a client that went away is there as a whole, and whoever comes next finds it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_is_made_to_the_end_when_its_client_goes_away() {
+    let Some(lab) = CriLab::open().await else { return };
+    let sandbox = lab.run_sandbox(lab.sandbox_config("left")).await;
+    for milliseconds in [0, 1, 2, 4, 8, 16, 32] {
+        let name = format!("c{milliseconds}");
+        let request = CreateContainerRequest {
+            pod_sandbox_id: sandbox.clone(),
+            config: Some(sleeper(&name)),
+            sandbox_config: None,
+        };
+        let mut gone = lab.runtime().await;
+        let asked = gone.create_container(request.clone());
+        let _ = tokio::time::timeout(Duration::from_millis(milliseconds), asked).await;
+        drop(gone);
+        // Waits for the one before, if it was begun; they are made one after the other in a sandbox.
+        let again = lab.runtime().await.create_container(request).await;
+        let mut found = lab.containers_named(&name).await;
+        let id = found.pop().expect("one of them is there");
+        assert!(found.is_empty(), "{found:?}");
+        match again {
+            Ok(created) => assert_eq!(created.into_inner().container_id, id),
+            Err(status) => assert_eq!(status.code(), Code::AlreadyExists, "{status:?}"),
+        }
+        lab.start_container(&id).await;
+        assert_eq!(lab.sh(&id, "echo here").await, "here");
     }
     lab.remove(&sandbox).await;
     lab.close().await;

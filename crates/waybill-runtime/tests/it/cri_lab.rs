@@ -14,12 +14,13 @@ use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 use waybill_proto::{
     cri::{
-        ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus,
+        Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus,
         ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ExecSyncResponse,
         ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
-        LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig,
-        PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
-        image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient,
+        LinuxSandboxSecurityContext, ListContainersRequest, NamespaceMode, NamespaceOption,
+        PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest,
+        StartContainerRequest, image_service_client::ImageServiceClient,
+        runtime_service_client::RuntimeServiceClient,
     },
     runtime::{
         ExportRequest, ImportRequest, images_client::ImagesClient, sessions_client::SessionsClient,
@@ -228,6 +229,23 @@ impl CriLab {
     pub(crate) async fn remove(&self, sandbox: &str) {
         let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.into() };
         self.runtime().await.remove_pod_sandbox(request).await.unwrap();
+    }
+
+    /// Ids of all containers of this name.
+    pub(crate) async fn containers_named(&self, name: &str) -> Vec<String> {
+        let list = self.runtime().await.list_containers(ListContainersRequest::default()).await;
+        let containers = list.unwrap().into_inner().containers.into_iter();
+        let named = |it: &Container| it.metadata.as_ref().is_some_and(|it| it.name == name);
+        containers.filter(named).map(|container| container.id).collect()
+    }
+
+    /// As somebody with `kill -9` does.
+    pub(crate) fn kill_monitor(&self, id: &str) {
+        let directory = self.path("run/containers").canonicalize().unwrap().join(id);
+        for pid in processes_in(&directory) {
+            let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
     }
 
     /// Stops the runtime; fails if anything of it is left on the machine.

@@ -337,6 +337,11 @@ impl Step {
 }
 
 impl Fault {
+    /// Whether the container was in the way, and not the command.
+    pub(super) fn is_of_container(self) -> bool {
+        !matches!(self.step, Step::Directory | Step::Search | Step::Execute)
+    }
+
     /// What a shell returns for it.
     pub(super) fn code(self) -> i32 {
         match (self.step, self.errno) {

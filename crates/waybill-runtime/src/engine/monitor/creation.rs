@@ -26,7 +26,7 @@ use crate::engine::{
     cgroup::{Cgroup, Hierarchies},
     clock,
     environment::Block,
-    message::{CreateRequest, Failure, Reply},
+    message::{CreateRequest, Failure, FromMonitor, Reply},
     sys::{self, Fork},
     wire::{self, Read, Reader},
 };
@@ -226,9 +226,11 @@ impl Monitor {
         container.status = None;
         let reply = match fault {
             None => {
-                let started_at = clock::now();
+                let (pid, started_at) = (container.pid.as_raw_nonzero().get(), clock::now());
                 container.phase = Phase::Running { started_at };
-                Reply::Started { pid: container.pid.as_raw_nonzero().get(), started_at }
+                // Whoever asked may be gone, and another runtime here.
+                self.tell_all(&FromMonitor::Started { pid, started_at });
+                Reply::Started { pid, started_at }
             }
             // Its process has ended or is about to.
             Some(fault) => {

@@ -101,7 +101,8 @@ impl Monitor {
         let Some(session) = self.sessions.iter_mut().find(|session| session.pid == pid) else {
             return;
         };
-        if let Some((asked_by, reply, fds)) = session.progress() {
+        let Some(container) = &self.container else { return };
+        if let Some((asked_by, reply, fds)) = session.progress(container) {
             self.reply(asked_by, reply, fds);
         }
     }

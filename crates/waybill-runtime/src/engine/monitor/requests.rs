@@ -113,7 +113,7 @@ impl Monitor {
     ) -> Result<(), Failure> {
         let container = self.made()?;
         if !container.is_running() {
-            return Err(Failure::Refused("the container is not running".to_owned()));
+            return Err(Failure::NotRunning);
         }
         let session = Session::start(container, request, block, asked_by)?;
         self.sessions.push(session);
@@ -123,7 +123,7 @@ impl Monitor {
     fn attach(&mut self, stdin: bool) -> Result<(Reply, Vec<OwnedFd>), Failure> {
         let container = self.made()?;
         if matches!(container.phase, Phase::Ending { .. } | Phase::Ended(_)) {
-            return Err(Failure::Refused("the container is not running".to_owned()));
+            return Err(Failure::NotRunning);
         }
         if stdin && self.streams.stdin.is_none() {
             return Err(Failure::Refused("the container has no standard input".to_owned()));

@@ -186,16 +186,17 @@ pub(super) fn remove(entry: &Entry) -> Result<()> {
 }
 
 /// The record goes last, so that what was left over is found again.
-fn remove_files(directory: &Path) -> io::Result<()> {
+pub(super) fn remove_files(directory: &Path) -> io::Result<()> {
     let ignore_missing = |result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     };
     ignore_missing(fs::remove_dir_all(directory.join("oci")))?;
-    for file in
-        ["console.sock", record::MONITOR_SOCKET, record::CONFIG, record::EXIT, record::RECORD]
-    {
+    for file in ["console.sock", record::MONITOR_SOCKET] {
         ignore_missing(fs::remove_file(directory.join(file)))?;
+    }
+    for file in [record::CONFIG, record::EXIT, record::RECORD] {
+        record::remove(&directory.join(file))?;
     }
     // Still there if a root file system is mounted below it; whoever mounted it removes it.
     let _ = fs::remove_dir(directory.join("rootfs"));

@@ -1,0 +1,80 @@
+//! From a kubeconfig to a client.
+
+use std::path::PathBuf;
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+
+/// Which cluster to talk to, as whom, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// The context in it, or its current one.
+    pub context: Option<String>,
+    /// The namespace, or that of the context, or `default`.
+    pub namespace: Option<String>,
+}
+
+/// A client, and where its user works.
+#[derive(Clone)]
+pub struct Session {
+    /// Speaks to the cluster with the user's credentials.
+    pub client: Client,
+    /// The namespace that is meant when none is named.
+    pub namespace: String,
+}
+
+/// Reads the kubeconfig and prepares a client, for which its credential plugin is run if it has one.
+pub async fn connect(options: &Options) -> Result<Session, ConnectError> {
+    let config = config(options).await?;
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).map_err(|source| ConnectError::Client {
+        path: options.kubeconfig.clone(),
+        source: Box::new(source),
+    })?;
+    Ok(Session { client, namespace })
+}
+
+/// What the kubeconfig says about the chosen context.
+pub(crate) async fn config(options: &Options) -> Result<Config, ConnectError> {
+    let unusable = |source| ConnectError::Kubeconfig {
+        path: options.kubeconfig.clone(),
+        source: Box::new(source),
+    };
+    let kubeconfig = Kubeconfig::read_from(&options.kubeconfig).map_err(unusable)?;
+    let chosen =
+        KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let config = Config::from_custom_kubeconfig(kubeconfig, &chosen).await;
+    let mut config = config.map_err(unusable)?;
+    if let Some(namespace) = &options.namespace {
+        config.default_namespace.clone_from(namespace);
+    }
+    Ok(config)
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The kubeconfig is missing, or not one, or lacks what was asked for.
+    #[error("cannot use the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<KubeconfigError>,
+    },
+    /// The certificates or the proxy in it cannot be used.
+    #[error("cannot make a client from the kubeconfig {}", path.display())]
+    Client {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}

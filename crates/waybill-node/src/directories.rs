@@ -1,0 +1,43 @@
+//! Where the node keeps what belongs to pods. Names of pods are never part of a path below the state
+//! directory; uids are, and they are fit for it by their type.
+
+use std::path::{Path, PathBuf};
+
+use waybill_core::id::PodUid;
+
+/// The two directories of a node.
+#[derive(Clone, Debug)]
+pub struct Directories {
+    /// Volumes and other files of pods.
+    pub state: PathBuf,
+    /// Logs of containers, in the layout that log collectors know from `/var/log/pods`.
+    pub logs: PathBuf,
+}
+
+impl Directories {
+    /// All pods.
+    pub(crate) fn pods(&self) -> PathBuf {
+        self.state.join("pods")
+    }
+
+    /// Everything of one pod but its logs.
+    pub(crate) fn pod(&self, uid: &PodUid) -> PathBuf {
+        self.pods().join(uid.as_str())
+    }
+
+    /// One volume. `kind` is a word of ours such as `empty-dir`; the name is a DNS label, which the API
+    /// server has checked and static pods are checked for.
+    pub(crate) fn volume(&self, uid: &PodUid, kind: &str, name: &str) -> PathBuf {
+        self.pod(uid).join("volumes").join(kind).join(name)
+    }
+
+    /// The logs of one pod.
+    pub(crate) fn pod_logs(&self, namespace: &str, name: &str, uid: &PodUid) -> PathBuf {
+        self.logs.join(format!("{namespace}_{name}_{uid}"))
+    }
+
+    /// The path of a log as CRI wants it: relative to the directory of the pod's logs.
+    pub(crate) fn container_log(container: &str, attempt: u32) -> PathBuf {
+        Path::new(container).join(format!("{attempt}.log"))
+    }
+}

@@ -1,0 +1,39 @@
+//! The node: runs the pods that are meant for it on a container runtime, and makes their environments.
+//!
+//! It speaks CRI to the runtime, and HTTPS to the API server; both may be the stock ones. What runs is
+//! always asked of the runtime, never remembered on disk, so the node can be killed and started again
+//! without disturbing a container.
+//!
+//! ```text
+//!   source ──pods──► worker, one for each pod ──► plan (pure) ──► actions ──► cri
+//!                       ▲   │        │                             ├─ environment
+//!        runtime events ┘   │        └──► status ──► API server    └─ volume
+//!        probes ────────────┘
+//!   server: exec, attach, port-forward, logs for the API server
+//! ```
+
+mod cri;
+mod directories;
+mod environment;
+mod event;
+mod hook;
+mod objects;
+mod observed;
+mod pod;
+mod probe;
+mod register;
+mod retry;
+mod server;
+mod source;
+mod status;
+mod volume;
+mod worker;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+pub use self::directories::Directories;
+
+/// What time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -1,0 +1,1 @@
+//! One worker for each pod: compares what is wanted with what runs, and closes the gap.
