@@ -126,6 +126,7 @@ impl About<'_> {
             kube::Error::Service(error) => {
                 self.refused(waybill_core::chain::Chain(&*error).to_string())
             }
+            kube::Error::BuildRequest(error) => self.refused(error.to_string()),
             kube::Error::HyperError(error) => self.refused(error.to_string()),
             _ => self.unreadable(),
         }

@@ -1,7 +1,7 @@
 //! What is to stand in a volume that the node writes. Pure.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Component, Path},
 };
 
@@ -64,16 +64,8 @@ impl Files {
     }
 
     /// The first parts of all paths, which are what users see in the volume.
-    pub(super) fn top_level(&self) -> impl Iterator<Item = &str> {
-        let mut last = None;
-        self.0.keys().filter_map(move |path| {
-            let top = path.split('/').next();
-            if top == last {
-                return None;
-            }
-            last = top;
-            top
-        })
+    pub(super) fn top_level(&self) -> BTreeSet<&str> {
+        self.0.keys().filter_map(|path| path.split('/').next()).collect()
     }
 }
 

@@ -5,6 +5,8 @@ use std::{
     fs,
     os::unix::{ffi::OsStringExt, fs::DirBuilderExt},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use rustix::{
@@ -16,6 +18,13 @@ use rustix::{
 use super::error::{Doing, VolumeFault};
 
 const TABLE: &str = "/proc/self/mountinfo";
+
+/// How long something that is busy is waited for.
+const BUSY_TRIES: u32 = 10;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// More mounts than this on one place nobody made by mistake.
+const STACKED: usize = 16;
 
 /// Room for what the node writes into one volume: several Secrets of the largest size, old and new.
 const SECRET_BYTES: u64 = 64 << 20;
@@ -102,6 +111,17 @@ fn unescape(word: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// Unmounts everything that is mounted right at `point`, one over the other.
+pub(super) fn unmount_all_at(point: &Path) -> Result<(), VolumeFault> {
+    for _ in 0..STACKED {
+        if !is_mounted(point)? {
+            return Ok(());
+        }
+        unmount_at(point)?;
+    }
+    Err(VolumeFault::StillMounted { path: point.display().to_string() })
+}
+
 /// Unmounts the last thing mounted at `point`. What is in use is tried again for a moment, then taken
 /// out of the tree, and goes when its last user does.
 pub(super) fn unmount_at(point: &Path) -> Result<(), VolumeFault> {
@@ -109,7 +129,7 @@ pub(super) fn unmount_at(point: &Path) -> Result<(), VolumeFault> {
         match unmount(point, UnmountFlags::NOFOLLOW) {
             // Not mounted any more, or not there.
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
-            Err(Errno::BUSY) => std::thread::sleep(BUSY_PAUSE),
+            Err(Errno::BUSY) => thread::sleep(BUSY_PAUSE),
             Err(error) => return Err(error).doing("unmounting", point),
         }
     }
@@ -119,6 +139,3 @@ pub(super) fn unmount_at(point: &Path) -> Result<(), VolumeFault> {
         Err(error) => Err(error).doing("detaching", point),
     }
 }
-
-const BUSY_TRIES: u32 = 10;
-const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ServiceAccountTokenProjection;
-use waybill_core::{id::PodUid, secret::SecretBytes};
+use waybill_core::id::PodUid;
 
 use crate::{
     Clock,

@@ -177,7 +177,7 @@ fn link_all(directory: &Path, files: &Files) -> Result<(), VolumeFault> {
 
 /// Removes what belongs to no content but `kept`: old directories, and links to files that are gone.
 fn remove_all_but(directory: &Path, files: &Files, kept: &Path) -> Result<(), VolumeFault> {
-    let tops: BTreeSet<_> = files.top_level().collect();
+    let tops = files.top_level();
     for entry in fs::read_dir(directory).doing("reading", directory)? {
         let path = entry.doing("reading", directory)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -1,0 +1,1 @@
+//! Volumes on a real kernel.
