@@ -139,3 +139,27 @@ pub(super) fn unmount_at(point: &Path) -> Result<(), VolumeFault> {
         Err(error) => Err(error).doing("detaching", point),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_below_a_path_are_found_deepest_and_latest_first() {
+        let table = b"22 1 0:20 / /p rw - proc proc rw\n\
+            30 1 0:40 / /pods/u/a rw - tmpfs tmpfs rw\n\
+            31 1 0:41 / /pods/u/a\\040b/c rw,relatime shared:5 - tmpfs tmpfs rw\n\
+            32 1 0:42 / /pods/u/a rw - tmpfs tmpfs rw\n\
+            33 1 0:43 / /pods/ux/a rw - tmpfs tmpfs rw\n\
+            34 1 0:44 / /pods/u rw - tmpfs tmpfs rw\n";
+        assert_eq!(
+            points_at_or_below(table, Path::new("/pods/u")),
+            ["/pods/u/a b/c", "/pods/u/a", "/pods/u/a", "/pods/u"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn escapes_are_undone() {
+        assert_eq!(unescape(br"a\040b\134c\9\04"), br"a b\c\9\04");
+    }
+}
