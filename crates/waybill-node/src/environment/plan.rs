@@ -161,7 +161,8 @@ mod tests {
     use super::*;
 
     fn container(value: Value) -> Container {
-        let spec = json!({"containers": [value]});
+        let mut spec = json!({});
+        spec["containers"] = Value::Array(vec![value]);
         PodEnvSpec::from_value(&spec).unwrap().containers.remove(0)
     }
 

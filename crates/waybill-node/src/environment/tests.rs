@@ -86,7 +86,9 @@ fn pairs(resolved: &Resolved) -> Vec<String> {
 }
 
 fn env(name: &str, from: Value) -> Value {
-    json!({"env": [{"name": name, "valueFrom": from}]})
+    let mut container = json!({"env": [{"name": name}]});
+    container["env"][0]["valueFrom"] = from;
+    container
 }
 
 fn fixture() -> Fixture {

@@ -88,7 +88,7 @@ fn answer<'a, T: Send + 'a>(found: Option<T>, kind: ObjectKind, name: &str) -> A
 
 /// A pod called `web` in `shop`.
 pub(crate) fn pod(spec: Value) -> Pod {
-    let object = json!({
+    let mut object = json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -98,8 +98,8 @@ pub(crate) fn pod(spec: Value) -> Pod {
             "labels": {"app": "web", "tier": "a\"b\\c\nd\u{7f}"},
             "annotations": {"note": "hello"},
         },
-        "spec": spec,
     });
+    object["spec"] = spec;
     Pod::from_value(object, PodOrigin::ApiServer).unwrap()
 }
 
