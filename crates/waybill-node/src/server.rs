@@ -19,6 +19,9 @@ mod stats;
 mod stream;
 mod tls;
 
+#[cfg(test)]
+mod tests;
+
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use http::{Request, StatusCode};
