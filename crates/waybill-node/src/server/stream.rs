@@ -69,7 +69,7 @@ impl Service {
             Err(_) => return Err(StreamError::Silent.into()),
         };
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(StreamError::Refused(Refused::read(answer).await).into());
+            return Err(StreamError::Refused(Box::new(Refused::read(answer).await)).into());
         }
         let switching = switching(for_client(answer.headers()));
         self.run(session, upgrade::on(request), upgrade::on(answer), guard);
@@ -126,7 +126,7 @@ pub(super) enum StreamError {
     #[error("the runtime's streaming server did not answer in time")]
     Silent,
     #[error("{}", String::from_utf8_lossy(&.0.text))]
-    Refused(Refused),
+    Refused(Box<Refused>),
 }
 
 /// A refusal of the streaming server, which is passed on.

@@ -101,6 +101,7 @@ impl Client {
         headers: HeaderMap,
     ) -> Result<Response<Incoming>, Box<dyn std::error::Error + Send + Sync>> {
         let tcp = TcpStream::connect(self.address).await?;
+        tcp.set_nodelay(true)?;
         let name = ServerName::from(self.address.ip());
         let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await?;
         let io = TokioIo::new(TargetWriter::new(tls, &method, target));

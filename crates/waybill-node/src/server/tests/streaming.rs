@@ -55,6 +55,7 @@ const REFUSED: &str = "HTTP/1.1 403 Forbidden\r\nX-Accepted-Stream-Protocol-Vers
     v4.channel.k8s.io\r\nContent-Length: 10\r\n\r\nno version";
 
 async fn serve(mut stream: TcpStream, heads: Arc<Mutex<Vec<String>>>) {
+    stream.set_nodelay(true).unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { return };
