@@ -72,7 +72,7 @@ impl Service {
             return Err(StreamError::Refused(Box::new(Refused::read(answer).await)).into());
         }
         let switching = switching(for_client(answer.headers()));
-        self.run(session, upgrade::on(request), upgrade::on(answer), guard);
+        self.run(&session, upgrade::on(request), upgrade::on(answer), guard);
         Ok(switching)
     }
 
@@ -102,7 +102,7 @@ impl Service {
         Ok((sender.send_request(request).await.map_err(http)?, guard))
     }
 
-    fn run(&self, session: Session, client: OnUpgrade, runtime: OnUpgrade, guard: DropGuard) {
+    fn run(&self, session: &Session, client: OnUpgrade, runtime: OnUpgrade, guard: DropGuard) {
         let meter = self.metrics.session(session.kind, session.asked.elapsed());
         let stop = self.stop.clone();
         let work = async move {
