@@ -4,5 +4,6 @@
 //! process; whoever calls has done so.
 
 mod connect;
+pub mod exec;
 
 pub use self::connect::{ConnectError, Options, Session, connect};

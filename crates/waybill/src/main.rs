@@ -2,11 +2,14 @@
 //! 0 success, 1 failure, 2 usage.
 
 mod apiserver;
+mod cluster;
 mod envfile;
+mod exec;
 mod image;
 mod log;
 mod login;
 mod runtime;
+mod trace;
 
 use std::{
     io::{self, Write},
@@ -29,9 +32,11 @@ struct Cli {
 enum Command {
     Apiserver(Box<apiserver::Args>),
     Envfile(envfile::Args),
+    Exec(exec::Args),
     Image(image::Args),
     Login(login::Args),
     Runtime(runtime::Args),
+    Trace(trace::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,9 +53,11 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Apiserver(args) => apiserver::run(*args),
         Command::Envfile(args) => envfile::run(args),
+        Command::Exec(args) => exec::run(args),
         Command::Image(args) => image::run(args),
         Command::Login(args) => login::run(&args),
         Command::Runtime(args) => runtime::run(args),
+        Command::Trace(args) => trace::run(&args),
     };
     match result {
         Ok(outcome) => outcome.into(),
@@ -66,6 +73,10 @@ fn main() -> ExitCode {
 enum Outcome {
     Success,
     Failure,
+    /// With the exit code of a command that was run for the user.
+    Exit(u8),
+    /// The command line was wrong.
+    Usage,
 }
 
 impl From<Outcome> for ExitCode {
@@ -73,6 +84,8 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Success => Self::SUCCESS,
             Outcome::Failure => Self::FAILURE,
+            Outcome::Exit(code) => Self::from(code),
+            Outcome::Usage => Self::from(2),
         }
     }
 }
