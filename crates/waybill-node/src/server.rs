@@ -15,6 +15,7 @@ mod log;
 mod metrics;
 mod pods;
 mod route;
+mod running;
 mod stats;
 mod stream;
 mod tls;
@@ -40,6 +41,7 @@ use self::{
     authz::Authorizer,
     features::Features,
     route::{Attributes, ContainerPath, PodPath, Route, RouteError},
+    running::RunningIds,
     tls::Tls,
 };
 pub use self::{exec::ExecEnvPolicy, tls::PairPaths};
@@ -127,6 +129,7 @@ impl Server {
             provenance: parts.provenance,
             metrics: parts.metrics,
             features: Features::default(),
+            running_ids: RunningIds::default(),
             tasks: tasks.clone(),
             stop: stop.clone(),
         });
@@ -181,6 +184,7 @@ struct Service {
     provenance: Arc<dyn ProvenanceLookup>,
     metrics: Arc<Metrics>,
     features: Features,
+    running_ids: RunningIds,
     tasks: TaskTracker,
     stop: CancellationToken,
 }

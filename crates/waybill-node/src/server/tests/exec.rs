@@ -10,7 +10,7 @@ use waybill_api::gates::{FeatureGate, FeatureGates};
 use waybill_proto::cri::ContainerState;
 use waybill_stream::long_target::REQUEST_LINE_LIMIT;
 
-use super::{ExecEnvPolicy, Fixture, PATIENCE, Setup, until};
+use super::{ExecEnvPolicy, Fixture, PATIENCE, Setup, runtime::container, until};
 
 const EXEC: &str = "/exec/default/web/main?command=sh&command=-c&output=1&error=1";
 
@@ -226,4 +226,21 @@ async fn stopping_the_node_ends_its_sessions() {
     // Whether TLS was ended properly or not.
     let _ = timeout(PATIENCE, session.read_to_end(&mut rest)).await.unwrap();
     timeout(PATIENCE, until(|| fixture.streaming.sessions.is_empty())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_container_is_looked_up_once_and_again_when_it_was_replaced() {
+    let fixture = Fixture::new().await;
+    for _ in 0..3 {
+        fixture.client().upgrade(Method::POST, EXEC).await.unwrap();
+    }
+    assert_eq!(fixture.runtime.state().calls, ["ListContainers", "Exec", "Exec", "Exec"]);
+    fixture.runtime.set("c-main", ContainerState::ContainerExited);
+    let next = container("c-next", "u-1", "main", ContainerState::ContainerRunning, 3);
+    fixture.runtime.state().containers.push(next);
+    fixture.client().upgrade(Method::POST, EXEC).await.unwrap();
+    assert_eq!(fixture.runtime.state().execs.last().unwrap().container_id, "c-next");
+    fixture.runtime.set("c-next", ContainerState::ContainerExited);
+    let said = fixture.client().upgrade(Method::POST, EXEC).await.unwrap_err();
+    assert_eq!(said.summary(), (404, "container not found (\"main\")"));
 }

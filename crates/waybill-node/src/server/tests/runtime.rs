@@ -153,7 +153,13 @@ impl State {
     fn answer(&mut self, call: &str, message: Bytes) -> Result<Vec<u8>, Status> {
         Ok(match call {
             "Exec" => {
-                self.execs.push(Message::decode(message).unwrap());
+                let exec = cri::ExecRequest::decode(message).unwrap();
+                let running = i32::from(ContainerState::ContainerRunning);
+                let mut all = self.containers.iter();
+                if !all.any(|found| found.id == exec.container_id && found.state == running) {
+                    return Err(Status::unknown("the container has ended"));
+                }
+                self.execs.push(exec);
                 cri::ExecResponse { url: self.url()? }.encode_to_vec()
             }
             "Attach" => {
