@@ -93,11 +93,7 @@ impl NodeProxy {
 
     /// Passes on a body of the node together with what the node says it is, for any path that can be
     /// read.
-    pub(crate) async fn get(
-        &self,
-        node: &NodeAddress,
-        target: &NodeTarget,
-    ) -> Response<ProxyBody> {
+    pub(crate) async fn get(&self, node: &NodeAddress, target: &NodeTarget) -> Response<ProxyBody> {
         match self.until_stopped(self.try_get(node, target)).await {
             Ok(response) => response,
             Err(error) => refuse(node, target, error),

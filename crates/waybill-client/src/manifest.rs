@@ -5,9 +5,9 @@ use serde_json::Value;
 /// Reads every object of a file. Errors say where, and repeat nothing of the file.
 pub fn read_manifests(text: &str) -> Result<Vec<Value>, ManifestError> {
     let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
-    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| ManifestError::Yaml {
-            line: error.location().map_or(1, |location| location.line()),
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+            ManifestError::Yaml { line: error.location().map_or(1, |location| location.line()) }
         })?;
     let mut objects = Vec::new();
     for document in documents {
@@ -20,8 +20,10 @@ fn add(mut document: Value, objects: &mut Vec<Value>) -> Result<(), ManifestErro
     if document.is_null() {
         return Ok(());
     }
-    let is_list = document.get("kind").and_then(Value::as_str).is_some_and(|it| it.ends_with("List"));
-    if let (true, Some(Value::Array(items))) = (is_list, document.get_mut("items").map(Value::take)) {
+    let is_list =
+        document.get("kind").and_then(Value::as_str).is_some_and(|it| it.ends_with("List"));
+    if let (true, Some(Value::Array(items))) = (is_list, document.get_mut("items").map(Value::take))
+    {
         return items.into_iter().try_for_each(|item| add(item, objects));
     }
     for field in ["apiVersion", "kind"] {
@@ -60,7 +62,8 @@ mod tests {
     #[track_caller]
     fn check(text: &str, names: &[&str]) {
         let found = read_manifests(text).unwrap();
-        let found: Vec<_> = found.iter().map(|it| it["metadata"]["name"].as_str().unwrap()).collect();
+        let found: Vec<_> =
+            found.iter().map(|it| it["metadata"]["name"].as_str().unwrap()).collect();
         assert_eq!(found, names, "{text}");
     }
 
@@ -82,7 +85,7 @@ mod tests {
         let error = |text: &str| read_manifests(text).unwrap_err().to_string();
         assert_eq!(error("{apiVersion: v1}"), "object 1 has no kind");
         assert_eq!(error("{kind: Pod}"), "object 1 has no apiVersion");
-        assert_eq!(error("a: 1\nsecret: [x\n"), "line 3 is not valid YAML");
+        assert_eq!(error("a: 1\nsecret: [x\n"), "line 2 is not valid YAML");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Requests for objects that are kept as they come: documents, tables, logs.
 
-use futures_util::{AsyncBufRead, StreamExt, TryStream, TryStreamExt};
+use futures_util::{AsyncBufRead, Stream, StreamExt};
 use http::{Method, Request, header};
 use kube::{Client, core::WatchEvent};
 use serde_json::{Value, json};
@@ -34,6 +34,11 @@ impl Requests {
         Self { client }
     }
 
+    /// The client behind them.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// The document at a path.
     pub async fn get(&self, path: &str) -> Result<Value, RequestError> {
         self.send(Method::GET, path, JSON, None).await
@@ -55,15 +60,15 @@ impl Requests {
     pub async fn watch_tables(
         &self,
         path: &str,
-    ) -> Result<impl TryStream<Ok = Table, Error = RequestError> + use<>, RequestError> {
+    ) -> Result<impl Stream<Item = Result<Table, RequestError>> + use<>, RequestError> {
         let request = request(Method::GET, path, AS_TABLE, None)?;
         let events = self.client.request_events(request).await.map_err(RequestError::of)?;
-        Ok(events.map_err(RequestError::of).try_filter_map(async |event| match event {
-            WatchEvent::Added(table) | WatchEvent::Modified(table) | WatchEvent::Deleted(table) => {
-                Ok(Some(table))
-            }
-            WatchEvent::Bookmark(_) => Ok(None),
-            WatchEvent::Error(status) => Err(RequestError::of(kube::Error::Api(status))),
+        Ok(events.filter_map(async |event| match event {
+            Ok(WatchEvent::Added(table) | WatchEvent::Modified(table)) => Some(Ok(table)),
+            Ok(WatchEvent::Deleted(table)) => Some(Ok(table)),
+            Ok(WatchEvent::Bookmark(_)) => None,
+            Ok(WatchEvent::Error(status)) => Some(Err(RequestError::of(kube::Error::Api(status)))),
+            Err(error) => Some(Err(RequestError::of(error))),
         }))
     }
 
@@ -74,6 +79,11 @@ impl Requests {
     ) -> Result<impl AsyncBufRead + Unpin + use<>, RequestError> {
         let request = request(Method::GET, path, "*/*", None)?;
         self.client.request_stream(request).await.map(Box::pin).map_err(RequestError::of)
+    }
+
+    /// Creates an object, or asks a question that is put as one.
+    pub async fn create(&self, path: &str, object: &Value) -> Result<Value, RequestError> {
+        self.send(Method::POST, path, JSON, Some((JSON, object))).await
     }
 
     /// Creates an object, or changes what its manifest says and leaves alone what it does not say.
@@ -132,11 +142,11 @@ impl Requests {
                 crate::resource::escape(name),
             );
             let request = request(Method::GET, &watch, JSON, None)?;
-            let events = self.client.request_events(request).await.map_err(RequestError::of)?;
-            let mut events = std::pin::pin!(events.into_stream());
+            let events = self.client.request_events::<Value>(request).await;
+            let mut events = std::pin::pin!(events.map_err(RequestError::of)?);
             // A watch that ends early is begun again with what there is then.
-            while let Some(Ok(event)) = events.next().await {
-                let event: WatchEvent<Value> = event;
+            while let Some(event) = events.next().await {
+                let event = event.map_err(RequestError::of)?;
                 if let WatchEvent::Deleted(gone) = event
                     && text(&gone, "/metadata/uid") == uid
                 {

@@ -19,7 +19,7 @@ use waybill_api::{
 use waybill_apiserver::{AnonymousAccess, Config, NodeAddressType, Server};
 use waybill_core::chain::Chain;
 
-use self::store::StoreArgs;
+pub(crate) use self::store::StoreArgs;
 use crate::{
     Outcome,
     log::{self, LogFormat},

@@ -95,7 +95,8 @@ fn issue(state_dir: &Path, node: &NodeIdentity, now: Timestamp) -> Result<NodeFi
         serving_certificate: serving_paths.certificate,
         serving_key: serving_paths.key,
         authority: authority_path,
-        renewed: before.map(Option::unwrap_or_default) != [client, serving].map(|it| it.certificate),
+        renewed: before.map(Option::unwrap_or_default)
+            != [client, serving].map(|it| it.certificate),
     })
 }
 
@@ -129,7 +130,10 @@ mod tests {
     use rustls_pki_types::{CertificateDer, pem::PemObject};
     use tempfile::TempDir;
 
-    use super::{super::{Pki, PkiConfig, authority::parse, pair::covers}, *};
+    use super::{
+        super::{Pki, PkiConfig, authority::parse, pair::covers},
+        *,
+    };
 
     const NOW: i64 = 1_800_000_000;
     const DAY: i64 = 24 * 3600;
