@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 use waybill_api::{gates::FeatureGates, status::Status};
 use waybill_core::chain::Chain;
-use waybill_stream::long_target;
+use waybill_stream::{long_target, splice::StreamEnd};
 
 pub(crate) use self::nonresource::open_api;
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     authz::{Authorizer, FieldTerm, forbidden},
     http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
     metrics::Metrics,
-    proxy::{NodeProxy, ProxyAnswer, address::NodeAddressType, splice::StreamEnd},
+    proxy::{NodeProxy, ProxyAnswer, address::NodeAddressType},
     query::Query,
     read::{self, Reader, View, WatchOptions, watch_lines},
     request::{Action, Target, User},

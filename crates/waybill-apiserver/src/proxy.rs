@@ -9,9 +9,7 @@ pub(crate) mod address;
 pub(crate) mod connect;
 pub(crate) mod error;
 pub(crate) mod exec;
-mod headers;
 pub(crate) mod options;
-pub(crate) mod splice;
 pub(crate) mod target;
 
 #[cfg(test)]
@@ -37,11 +35,14 @@ use tokio_util::{
     task::TaskTracker,
 };
 use tracing::{Instrument, Span};
+use waybill_stream::{
+    splice::{EndCause, IdleLimits, StreamEnd, splice},
+    upgrade as headers,
+};
 
 use self::{
     address::NodeAddress,
     error::{NodeRefusal, ProxyError},
-    splice::{EndCause, IdleLimits, StreamEnd},
     target::NodeTarget,
 };
 
@@ -120,7 +121,7 @@ impl NodeProxy {
         }
         let connection = self.connect(node, request.method().clone(), target).await;
         let connection = connection.map_err(ProxyError::Dial)?;
-        let sent = connection.send(headers::for_node(request.headers()));
+        let sent = connection.send(headers::for_server(request.headers()));
         let (answer, guard) = match timeout(self.limits.answer, sent).await {
             Ok(answered) => answered.map_err(ProxyError::Exchange)?,
             Err(_) => return Err(ProxyError::Silent),
@@ -257,11 +258,11 @@ async fn run_session(
     limits: IdleLimits,
     stop: &CancellationToken,
 ) -> StreamEnd {
-    let unstarted = |cause| StreamEnd { from_client: 0, from_node: 0, cause };
+    let unstarted = |cause| StreamEnd { from_client: 0, from_server: 0, cause };
     let both = async { tokio::try_join!(client, node) };
     match stop.run_until_cancelled(both).await {
         Some(Ok((client, node))) => {
-            splice::splice(TokioIo::new(client), TokioIo::new(node), limits, stop).await
+            splice(TokioIo::new(client), TokioIo::new(node), limits, stop).await
         }
         Some(Err(_)) => unstarted(EndCause::NotUpgraded),
         None => unstarted(EndCause::Shutdown),

@@ -4,6 +4,7 @@
 //! process; whoever calls has done so.
 
 mod connect;
+pub mod exec;
 mod manifest;
 mod request;
 mod resource;

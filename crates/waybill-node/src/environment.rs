@@ -1,1 +1,108 @@
 //! The environment of a container: a pure plan of what its spec asks for, and one resolver for each source.
+//!
+//! ```text
+//!   container spec ──► Plan (pure) ──needs──► objects, files, drivers: asked at once
+//!                        │                                  │
+//!                        └──steps, in their order──► merge ◄┘ ──► Environment, every variable with its origin
+//! ```
+//!
+//! The order is that of Kubernetes: what the node adds, then `envFrom`, then `env`; a later definition
+//! wins, and a `value` sees whatever was defined before it. No error here holds a value.
+
+mod config_map;
+mod csi;
+mod error;
+pub(crate) mod field;
+mod file;
+mod gather;
+mod merge;
+mod node;
+mod plan;
+mod provenance;
+pub(crate) mod resource;
+mod secret;
+
+use std::sync::Arc;
+
+use waybill_api::gates::FeatureGates;
+use waybill_core::env::{merge::Environment, name::EnvName, value::EnvValue};
+use waybill_proto::cri::KeyValue;
+
+use self::plan::Plan;
+use crate::{
+    directories::Directories,
+    objects::ObjectSource,
+    pod::{ContainerRef, Pod},
+};
+
+pub(crate) use self::{
+    error::EnvironmentError,
+    node::{ApiEndpoint, NodeFacts},
+    provenance::{ContainerProvenance, Provenance},
+};
+
+/// Makes environments. One for the node.
+pub(crate) struct Resolver {
+    pub(crate) objects: Arc<dyn ObjectSource>,
+    pub(crate) directories: Directories,
+    pub(crate) gates: FeatureGates,
+    pub(crate) node: Arc<NodeFacts>,
+    /// Told of every environment that was made.
+    pub(crate) provenance: Arc<Provenance>,
+}
+
+/// Whose environment is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) container: ContainerRef<'a>,
+    /// Addresses of the sandbox; empty if it has no network of its own.
+    pub(crate) pod_ips: &'a [String],
+}
+
+/// An environment, and what the owner of the pod should hear about it.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) environment: Environment,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Something for an event of type Warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Warning {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Resolver {
+    /// The environment with which the container is to be created. Everything is read anew, at every
+    /// start (FILE-11, CSI-30).
+    pub(crate) async fn resolve(&self, request: Request<'_>) -> Result<Resolved, EnvironmentError> {
+        let container = request.container.name();
+        let at = |(place, reason)| EnvironmentError::new(container, place, reason);
+        let spec = request.pod.environment_of(request.container.kind, container);
+        let plan = spec.map_or_else(|| Ok(Plan::default()), |spec| Plan::new(spec, self.gates));
+        let plan = plan.map_err(at)?;
+        let gathered = gather::gather(self, request, &plan).await;
+        let resolved = merge::merge(self, request, &plan, &gathered).map_err(at)?;
+        self.provenance.record(request.pod.uid(), container, &resolved.environment);
+        Ok(resolved)
+    }
+}
+
+impl Resolved {
+    /// The variables as the runtime takes them.
+    pub(crate) fn to_cri(&self) -> Vec<KeyValue> {
+        let pair = |name: &EnvName, value: &EnvValue| KeyValue {
+            key: name.as_str().unwrap_or_default().to_owned(),
+            value: value.expose().to_vec(),
+        };
+        self.environment.iter().map(|entry| pair(entry.name(), entry.value())).collect()
+    }
+
+    /// The names whose values are secret, for the annotation of the container (D9).
+    pub(crate) fn sensitive_names(&self) -> String {
+        let secret = self.environment.iter().filter(|entry| entry.value().is_secret());
+        secret.map(|entry| entry.name().to_string()).collect::<Vec<_>>().join(",")
+    }
+}

@@ -1,1 +1,199 @@
 //! The volumes of a pod: made before its containers start, kept up to date, and cleared away after it.
+//!
+//! Whatever comes from Secrets and tokens lies on a tmpfs of its own and never on disk. What pods can
+//! write is not trusted: paths in it are resolved by the kernel inside the volume, and it is deleted
+//! without following a link or crossing a mount.
+
+mod content;
+mod empty_dir;
+mod error;
+mod fetch;
+mod host_path;
+mod kind;
+mod mount;
+mod mounts;
+mod ownership;
+mod remove;
+mod sub_path;
+mod token;
+mod writer;
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures_util::future::join_all;
+use k8s_openapi::api::core::v1::Volume;
+use waybill_core::{env::merge::Environment, id::PodUid};
+use waybill_proto::cri::Mount;
+
+use self::{content::Files, kind::Kind, token::Tokens, writer::Written};
+use crate::{
+    Clock,
+    directories::Directories,
+    environment::NodeFacts,
+    objects::ObjectSource,
+    pod::{ContainerRef, Pod},
+};
+
+pub(crate) use self::{
+    error::{VolumeError, VolumeFault},
+    kind::host_path,
+};
+
+/// The volumes of every pod of the node.
+pub(crate) struct Volumes {
+    directories: Directories,
+    objects: Arc<dyn ObjectSource>,
+    node: Arc<NodeFacts>,
+    clock: Clock,
+    tokens: Tokens,
+    /// One lock for each pod, so that its volumes are worked on by one task at a time. It holds whether
+    /// they were all made since this node started.
+    pods: Mutex<HashMap<PodUid, Arc<tokio::sync::Mutex<bool>>>>,
+}
+
+impl Volumes {
+    pub(crate) fn new(
+        directories: Directories,
+        objects: Arc<dyn ObjectSource>,
+        node: Arc<NodeFacts>,
+        clock: Clock,
+    ) -> Self {
+        let tokens = Tokens::new(Arc::clone(&clock));
+        Self { directories, objects, node, clock, tokens, pods: Mutex::default() }
+    }
+
+    /// Makes every volume of the pod. Nothing is done for what is there already.
+    pub(crate) async fn prepare(&self, pod: &Pod) -> Result<(), VolumeError> {
+        let lock = self.lock_of(pod.uid());
+        let mut is_ready = lock.lock().await;
+        if !*is_ready {
+            self.set_up_all(pod, |_| true).await?;
+            *is_ready = true;
+        }
+        Ok(())
+    }
+
+    /// Writes anew what has changed: ConfigMaps, Secrets, metadata of the pod, and tokens before they end.
+    pub(crate) async fn refresh(&self, pod: &Pod) -> Result<(), VolumeError> {
+        let lock = self.lock_of(pod.uid());
+        let is_ready = lock.lock().await;
+        if *is_ready {
+            self.set_up_all(pod, |kind| kind.is_written()).await?;
+        }
+        Ok(())
+    }
+
+    /// What the runtime is to mount into a container. `environment` is for `subPathExpr`.
+    pub(crate) async fn mounts(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        environment: &Environment,
+    ) -> Result<Vec<Mount>, VolumeError> {
+        let lock = self.lock_of(pod.uid());
+        let _one_at_a_time = lock.lock().await;
+        mounts::mounts(&self.directories, pod, container, environment).await
+    }
+
+    /// Unmounts everything below the pod's directory, then deletes it.
+    pub(crate) async fn remove(&self, uid: &PodUid) -> Result<(), VolumeError> {
+        let lock = self.lock_of(uid);
+        let mut is_ready = lock.lock().await;
+        *is_ready = false;
+        self.tokens.forget(uid);
+        self.objects.forget(uid);
+        let (pods, pod) = (self.directories.pods(), self.directories.pod(uid));
+        blocking(move || remove::remove(&pods, &pod)).await.map_err(VolumeError::TearDown)?;
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        Ok(())
+    }
+
+    /// Where a volume is on this machine.
+    pub(crate) fn host_path(&self, pod: &Pod, volume: &str) -> Option<PathBuf> {
+        kind::host_path(&self.directories, pod, volume)
+    }
+
+    /// All volumes at once; the error is that of the first one that has one.
+    async fn set_up_all(
+        &self,
+        pod: &Pod,
+        wanted: fn(&Kind<'_>) -> bool,
+    ) -> Result<(), VolumeError> {
+        let volumes = pod.spec().volumes.iter().flatten();
+        let set_up = join_all(volumes.map(async |volume| {
+            self.set_up(pod, volume, wanted)
+                .await
+                .map_err(|fault| VolumeError::SetUp { volume: volume.name.clone(), fault })
+        }));
+        set_up.await.into_iter().collect()
+    }
+
+    async fn set_up(
+        &self,
+        pod: &Pod,
+        volume: &Volume,
+        wanted: fn(&Kind<'_>) -> bool,
+    ) -> Result<(), VolumeFault> {
+        let kind = Kind::of(volume)?;
+        if !wanted(&kind) {
+            return Ok(());
+        }
+        let directory = self.directories.volume(pod.uid(), kind.word(), &volume.name);
+        let files = match kind {
+            Kind::HostPath(source) => {
+                let (path, wanted) = (source.path.clone(), source.type_.clone());
+                return blocking(move || host_path::check(&path, wanted.as_deref())).await;
+            }
+            Kind::EmptyDir(source) => {
+                let made = empty_dir::EmptyDir::new(source, pod, &self.node)?;
+                return blocking(move || made.make(&directory)).await;
+            }
+            Kind::ConfigMap(source) => self.config_map_files(pod, source).await?,
+            Kind::Secret(source) => self.secret_files(pod, source).await?,
+            Kind::DownwardApi(source) => self.downward_files(pod, source)?,
+            Kind::Projected(source) => self.projected_files(pod, source).await?,
+        };
+        self.write(pod, kind, directory, files).await
+    }
+
+    async fn write(
+        &self,
+        pod: &Pod,
+        kind: Kind<'_>,
+        directory: PathBuf,
+        files: Files,
+    ) -> Result<(), VolumeFault> {
+        let (in_memory, group, now) =
+            (kind.is_in_memory(), ownership::fs_group(pod), (self.clock)());
+        let write = move || {
+            mount::make_directory(&directory)?;
+            if in_memory {
+                mount::mount_for_secrets(&directory)?;
+            }
+            writer::write(&directory, &files, group, now)
+        };
+        if blocking(write).await? == Written::Changed {
+            tracing::debug!(pod = pod.uid().as_str(), "a volume has new content");
+        }
+        Ok(())
+    }
+
+    fn lock_of(&self, uid: &PodUid) -> Arc<tokio::sync::Mutex<bool>> {
+        let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(pods.entry(uid.clone()).or_default())
+    }
+}
+
+/// Runs what may wait for a disk.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, VolumeFault> + Send + 'static,
+) -> Result<T, VolumeFault> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(_) => Err(VolumeFault::Interrupted),
+    }
+}

@@ -12,7 +12,7 @@ use waybill_client::{Applied, Resources, read_manifests};
 
 use crate::{
     Outcome,
-    client::{ClientArgs, Cluster},
+    cluster::{Cluster, ClusterArgs},
 };
 
 /// Create the objects of manifests, or change those that are there.
@@ -31,14 +31,14 @@ pub(crate) struct Args {
     filename: Vec<PathBuf>,
 
     #[command(flatten)]
-    client: ClientArgs,
+    cluster: ClusterArgs,
 }
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     let manifests = read_all(&args.filename)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let cluster = args.client.connect().await?;
+        let cluster = args.cluster.connect().await?;
         let resources = Resources::fetch(&cluster.requests.client()).await?;
         for (file, manifest) in &manifests {
             let line = apply(&cluster, &resources, manifest).await.with_context(|| file.clone())?;

@@ -12,8 +12,9 @@ use waybill_client::{Place, Resource, Resources, delete_options};
 use crate::{
     Outcome,
     apply::{Named, read_all},
-    client::{ClientArgs, Cluster, resource, targets},
+    cluster::{Cluster, ClusterArgs},
     get::query,
+    target::{resource, targets},
 };
 
 /// Delete objects.
@@ -54,7 +55,7 @@ pub(crate) struct Args {
     ignore_not_found: bool,
 
     #[command(flatten)]
-    client: ClientArgs,
+    cluster: ClusterArgs,
 }
 
 /// One object that has to go.
@@ -74,7 +75,7 @@ pub(crate) fn run(mut args: Args) -> Result<Outcome> {
         let selector = args.selector.take();
         let (grace, wait, forgiving, all) =
             (args.grace_period, args.wait, args.ignore_not_found, args.all);
-        let cluster = args.client.connect().await?;
+        let cluster = args.cluster.connect().await?;
         let resources = Resources::fetch(&cluster.requests.client()).await?;
         let mut doomed = Vec::new();
         for (file, manifest) in &manifests {

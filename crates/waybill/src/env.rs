@@ -7,7 +7,12 @@ use clap::ValueEnum;
 use serde_json::Value;
 use waybill_client::Requests;
 
-use crate::{Outcome, client::ClientArgs, columns::align, logs::pods};
+use crate::{
+    Outcome,
+    cluster::ClusterArgs,
+    columns::align,
+    target::{parse_pod, pods},
+};
 
 /// Show where the variables of a container came from.
 ///
@@ -23,7 +28,7 @@ Examples:
   waybill env web -c sidecar -o json")]
 pub(crate) struct Args {
     /// The pod, as NAME or pod/NAME.
-    #[arg(value_name = "POD")]
+    #[arg(value_name = "POD", value_parser = parse_pod)]
     pod: String,
 
     /// The container; the first one by default.
@@ -35,7 +40,7 @@ pub(crate) struct Args {
     output: Format,
 
     #[command(flatten)]
-    client: ClientArgs,
+    cluster: ClusterArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,11 +52,9 @@ enum Format {
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let pod = args.pod.strip_prefix("pod/").or(args.pod.strip_prefix("pods/"));
-        let pod = pod.unwrap_or(&args.pod).to_owned();
-        let cluster = args.client.connect().await?;
+        let cluster = args.cluster.connect().await?;
         let container = args.container.as_deref();
-        let found = variables(&cluster.requests, &cluster.namespace, &pod, container).await?;
+        let found = variables(&cluster.requests, &cluster.namespace, &args.pod, container).await?;
         let mut output = io::stdout().lock();
         match args.output {
             Format::Table => output.write_all(align(&rows(&found)).as_bytes())?,

@@ -13,8 +13,9 @@ use waybill_client::{Place, Requests, Resource, Resources, Shape};
 
 use crate::{
     Outcome,
-    client::{ClientArgs, Cluster, resource, targets},
+    cluster::{Cluster, ClusterArgs},
     columns::align,
+    target::{resource, targets},
 };
 
 /// Show objects.
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     watch: bool,
 
     #[command(flatten)]
-    client: ClientArgs,
+    cluster: ClusterArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,7 +74,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let shape = Shape { namespaces: args.all_namespaces, wide: args.output == Format::Wide };
-        let cluster = args.client.connect().await?;
+        let cluster = args.cluster.connect().await?;
         let resources = Resources::fetch(&cluster.requests.client()).await?;
         let place = if args.all_namespaces { Place::Everywhere } else { cluster.place() };
         let mut paths = Vec::new();

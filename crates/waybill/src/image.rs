@@ -74,7 +74,7 @@ enum Command {
         #[arg(short, long, value_name = "FORMAT", default_value = "table")]
         output: Format,
     },
-    /// Take names away from images, and remove images with their last name; by id, at once.
+    /// Remove images with all of their names.
     Rm {
         /// Names, ids or beginnings of ids.
         #[arg(required = true, value_name = "IMAGE")]

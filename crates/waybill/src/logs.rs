@@ -4,9 +4,14 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use futures_util::AsyncReadExt;
-use waybill_client::{Place, Resource};
+use waybill_client::Place;
 
-use crate::{Outcome, client::ClientArgs, get::query};
+use crate::{
+    Outcome,
+    cluster::ClusterArgs,
+    get::query,
+    target::{parse_pod, pods},
+};
 
 /// Show the log of a container.
 #[derive(clap::Args)]
@@ -18,7 +23,7 @@ Examples:
   waybill logs web -p")]
 pub(crate) struct Args {
     /// The pod, as NAME or pod/NAME.
-    #[arg(value_name = "POD")]
+    #[arg(value_name = "POD", value_parser = parse_pod)]
     pod: String,
 
     /// The container, if the pod has more than one.
@@ -46,17 +51,15 @@ pub(crate) struct Args {
     timestamps: bool,
 
     #[command(flatten)]
-    client: ClientArgs,
+    cluster: ClusterArgs,
 }
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let parameters = parameters(&args);
-        let pod = args.pod.strip_prefix("pod/").or(args.pod.strip_prefix("pods/"));
-        let pod = pod.unwrap_or(&args.pod).to_owned();
-        let cluster = args.client.connect().await?;
-        let path = log_path(&cluster.place(), &pod, &parameters);
+        let cluster = args.cluster.connect().await?;
+        let path = log_path(&cluster.place(), &args.pod, &parameters);
         let mut log = cluster.requests.stream(&path).await?;
         let mut buffer = vec![0; 32 << 10];
         loop {
@@ -74,18 +77,6 @@ pub(crate) fn log_path(place: &Place, pod: &str, parameters: &[(&str, String)]) 
     let parameters: Vec<_> =
         parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
     format!("{}/log?{}", pods().object_path(place, pod), query(&parameters))
-}
-
-/// Pods are everywhere the same, so nobody has to be asked.
-pub(crate) fn pods() -> Resource {
-    Resource {
-        version: "v1".to_owned(),
-        kind: "Pod".to_owned(),
-        plural: "pods".to_owned(),
-        singular: "pod".to_owned(),
-        namespaced: true,
-        ..Resource::default()
-    }
 }
 
 fn parameters(args: &Args) -> Vec<(&'static str, String)> {

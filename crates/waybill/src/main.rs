@@ -4,12 +4,13 @@
 mod apiserver;
 mod apply;
 mod builtin;
-mod client;
+mod cluster;
 mod columns;
 mod delete;
 mod demo;
 mod env;
 mod envfile;
+mod exec;
 mod get;
 mod hello;
 mod image;
@@ -18,6 +19,8 @@ mod login;
 mod logs;
 mod runtime;
 mod supervised;
+mod target;
+mod trace;
 mod up;
 
 use std::{
@@ -51,10 +54,12 @@ enum Command {
     Logs(logs::Args),
     Env(env::Args),
     Envfile(envfile::Args),
+    Exec(exec::Args),
     Image(image::Args),
     Login(login::Args),
     Apiserver(Box<apiserver::Args>),
     Runtime(runtime::Args),
+    Trace(trace::Args),
     #[command(hide = true)]
     Hello(hello::Args),
 }
@@ -92,12 +97,14 @@ impl Cli {
             Command::Demo(args) => demo::run(&args),
             Command::Env(args) => env::run(args),
             Command::Envfile(args) => envfile::run(args),
+            Command::Exec(args) => exec::run(args),
             Command::Get(args) => get::run(args),
             Command::Hello(args) => hello::run(&args),
             Command::Image(args) => image::run(args),
             Command::Login(args) => login::run(&args),
             Command::Logs(args) => logs::run(args),
             Command::Runtime(args) => runtime::run(args),
+            Command::Trace(args) => trace::run(&args),
             Command::Up(args) => up::run(*args),
         }
     }
@@ -107,8 +114,10 @@ impl Cli {
 enum Outcome {
     Success,
     Failure,
-    /// A code of its own.
-    Code(ExitCode),
+    /// With the exit code of a command that was run for the user.
+    Exit(u8),
+    /// The command line was wrong.
+    Usage,
 }
 
 impl From<Outcome> for ExitCode {
@@ -116,7 +125,8 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Success => Self::SUCCESS,
             Outcome::Failure => Self::FAILURE,
-            Outcome::Code(code) => code,
+            Outcome::Exit(code) => Self::from(code),
+            Outcome::Usage => Self::from(2),
         }
     }
 }

@@ -12,7 +12,6 @@ use std::{
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
-    process::ExitCode,
 };
 
 use anyhow::{Result, bail};
@@ -23,6 +22,7 @@ pub(crate) use self::{
     images::BuiltIn,
     progress::Progress,
     stack::{Plan, RuntimeChoice, Stack, release},
+    state::host_name,
 };
 use crate::{Outcome, apiserver::StoreArgs, log::LogFormat, runtime::parse_socket};
 
@@ -157,7 +157,7 @@ async fn serve(plan: Plan, progress: &Progress) -> Result<Outcome> {
         }
         () = signals.next() => {
             progress.note("not waiting; containers may still run, the next start takes them over");
-            Ok(Outcome::Code(ExitCode::from(130)))
+            Ok(Outcome::Exit(130))
         }
     }
 }

@@ -6,7 +6,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::Value;
 use waybill_api::{
-    exec::PodExecOptions,
+    exec::{ExecVar, PodExecOptions},
     gates::KubeVersion,
     status::{Status, StatusDetails, Subject},
 };
@@ -14,6 +14,7 @@ use waybill_stream::long_target;
 
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
+    admission::exec_env,
     authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
     document::{at, items, text, time},
@@ -198,6 +199,7 @@ impl Api {
                 let options = PodExecOptions::from_query(query)
                     .map_err(|error| Status::bad_request(error.to_string()))?;
                 let container = container(&pod, &options.container)?;
+                self.admit_exec(route, &options)?;
                 let plan = ExecPlan::new(self.gates, options, Some(context.audit.id())).map_err(
                     |errors| {
                         let subject =
@@ -256,6 +258,19 @@ impl Api {
             query => NodeTarget::raw(&format!("{path}?{query}")),
         };
         Ok(Handled::Upgraded(self.proxy.get(&node, &target).await))
+    }
+
+    /// What the namespace says about the variables of sessions.
+    fn admit_exec(&self, route: &ResourceRoute, options: &PodExecOptions) -> Result<(), Status> {
+        let namespace = find("", "v1", "namespaces")
+            .and_then(|namespaces| self.reader.objects.cache(namespaces))
+            .and_then(|cache| cache.get(&ObjectKey::new("", &route.namespace)));
+        let Some(namespace) = namespace else { return Ok(()) };
+        let names = options.env.iter().map(ExecVar::name);
+        match exec_env::refusal(&namespace.document(), names) {
+            Some(why) => Err(Status::forbidden(route.status_target(), why)),
+            None => Ok(()),
+        }
     }
 
     /// Where the kubelet of the pod's node listens.

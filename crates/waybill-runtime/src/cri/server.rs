@@ -113,12 +113,15 @@ impl Server {
         let streaming = Streaming::bind(address, Arc::clone(&engine), Limits::default())
             .await
             .map_err(at("listen for streams at", address.to_string()))?;
+        if !engine.guards_devices() {
+            warn!("this kernel guards no devices for us: no container may make nodes of them");
+        }
         let cri = Arc::new(Cri {
+            machine: Machine::look_up(engine.guards_devices()),
             engine,
             images,
             streaming,
             store: Store::default(),
-            machine: Machine::look_up(),
             events: Events::default(),
             samples: Samples::default(),
             network: Network::default(),

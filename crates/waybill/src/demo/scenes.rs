@@ -4,22 +4,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures_util::AsyncReadExt;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, AttachParams};
 use serde_json::{Value, json};
-use tokio::{
-    io::AsyncReadExt as _,
-    time::{sleep, timeout},
+use tokio::time::{sleep, timeout};
+use waybill_api::exec::PodExecOptions;
+use waybill_client::{
+    Options, Place, Requests, Resource, connect,
+    exec::{Executor, Local},
 };
-use waybill_client::{Options, Place, Requests, Resource, connect};
 
 use super::Report;
-use crate::{
-    columns::align,
-    env,
-    logs::{log_path, pods},
-    up::Stack,
-};
+use crate::{columns::align, env, logs::log_path, target::pods, up::Stack};
 
 /// Longer than any scene takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,6 +23,7 @@ const POD: &str = "demo";
 
 /// The cluster, as its owner sees it.
 pub(super) struct Scenes {
+    options: Options,
     requests: Requests,
     place: Place,
 }
@@ -41,7 +36,7 @@ impl Scenes {
         report.held("an image needs no registry", &format!("{image}, made from this program"))?;
         let options = Options { kubeconfig: stack.kubeconfig(), ..Options::default() };
         let requests = Requests::new(connect(&options).await?.client);
-        let scenes = Self { requests, place: Place::Namespace(NAMESPACE.to_owned()) };
+        let scenes = Self { options, requests, place: Place::Namespace(NAMESPACE.to_owned()) };
         scenes.login(report).await?;
         scenes.pod(report, &image).await?;
         scenes.log(report).await?;
@@ -107,18 +102,25 @@ impl Scenes {
     }
 
     async fn exec(&self, report: &mut Report) -> Result<()> {
-        let api: Api<Pod> = Api::namespaced(self.requests.client(), NAMESPACE);
         let command = ["waybill", "hello", "--once"];
+        let options = PodExecOptions {
+            stdout: true,
+            command: command.map(str::to_owned).to_vec(),
+            ..PodExecOptions::default()
+        };
+        let executor = Executor::new(&self.options).await?;
         let start = Instant::now();
-        let parameters = AttachParams::default().stderr(false);
-        let mut session = api.exec(POD, command, &parameters).await?;
-        let mut said = String::new();
-        let mut output = session.stdout().context("the session has no output")?;
-        timeout(PATIENCE, output.read_to_string(&mut said))
-            .await
-            .context("the session hangs")??;
-        timeout(PATIENCE, session.join()).await.context("the session does not end")??;
+        let session = executor.start(NAMESPACE, POD, &options).await?;
+        let mut said = Vec::new();
+        let local = Local {
+            stdin: None::<tokio::io::Empty>,
+            stdout: &mut said,
+            stderr: tokio::io::sink(),
+            sizes: None,
+        };
+        timeout(PATIENCE, session.run(local)).await.context("the session does not end")??;
         let milliseconds = start.elapsed().as_millis();
+        let said = String::from_utf8_lossy(&said);
         let proof = format!("{} says, after {milliseconds} ms: {}", command.join(" "), said.trim());
         report.check("an exec answers", said.trim() == format!("hello from {POD}"), &proof)?;
         Ok(())

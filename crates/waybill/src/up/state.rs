@@ -117,7 +117,7 @@ pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// What this machine is called, as a name of a node.
-pub(super) fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     node_name(&uname().nodename().to_string_lossy())
 }
 

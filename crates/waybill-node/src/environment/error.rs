@@ -1,0 +1,81 @@
+//! Why a container has no environment.
+
+use std::fmt;
+
+use waybill_core::env::{limits::KernelLimitError, name::EnvNameError, value::EnvValueError};
+
+use super::{csi::CsiError, field::FieldError, file::FileError, resource::ResourceError};
+use crate::objects::{ObjectError, ObjectKind};
+
+/// The message of a `CreateContainerConfigError`: what a kubelet would say, then whose variable it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} ({place} of container {container:?})")]
+pub(crate) struct EnvironmentError {
+    container: String,
+    place: Place,
+    reason: Reason,
+}
+
+impl EnvironmentError {
+    pub(super) fn new(container: &str, place: Place, reason: Reason) -> Self {
+        Self { container: container.to_owned(), place, reason }
+    }
+}
+
+/// What went wrong, and where in the spec of the container.
+pub(super) type Located<T> = Result<T, (Place, Reason)>;
+
+/// Part of a container's spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// An entry of `env` by its name.
+    Variable(String),
+    /// An entry of `env` that has no usable name.
+    Env(usize),
+    /// An entry of `envFrom`.
+    EnvFrom(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => write!(f, "variable {name:?}"),
+            Self::Env(at) => write!(f, "env[{at}]"),
+            Self::EnvFrom(at) => write!(f, "envFrom[{at}]"),
+        }
+    }
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Reason {
+    #[error(transparent)]
+    Csi(#[from] CsiError),
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("couldn't find key {key} in {} {namespace}/{name}", title(*kind))]
+    Key { kind: ObjectKind, namespace: String, name: String, key: String },
+    #[error(transparent)]
+    Long(#[from] KernelLimitError),
+    #[error(transparent)]
+    Name(#[from] EnvNameError),
+    #[error("valueFrom names no source that this node knows")]
+    NoSource,
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
+    #[error(transparent)]
+    Value(#[from] EnvValueError),
+}
+
+/// The kind as it stands in manifests.
+pub(super) fn title(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::ConfigMap => "ConfigMap",
+        ObjectKind::Secret => "Secret",
+        ObjectKind::ServiceAccountToken => "TokenRequest",
+    }
+}

@@ -1,0 +1,52 @@
+//! Fetches what a plan needs, everything at once.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures_util::future::join_all;
+
+use super::{
+    Request, Resolver,
+    file::{self, FileAnswer, FileError},
+    plan::Plan,
+};
+use crate::objects::{ConfigMap, ObjectError, ObjectKind, Secret, Wanted};
+
+/// What was fetched, or why not. Whether a failure matters, the steps decide.
+#[derive(Default)]
+pub(super) struct Gathered<'p> {
+    pub(super) config_maps: BTreeMap<&'p str, Result<Arc<ConfigMap>, ObjectError>>,
+    pub(super) secrets: BTreeMap<&'p str, Result<Arc<Secret>, ObjectError>>,
+    /// By volume and path.
+    pub(super) files: BTreeMap<(&'p str, &'p str), Result<FileAnswer, FileError>>,
+}
+
+pub(super) async fn gather<'p>(
+    resolver: &Resolver,
+    request: Request<'p>,
+    plan: &Plan<'p>,
+) -> Gathered<'p> {
+    let needs = plan.needs();
+    let of_kind = |wanted| {
+        let objects = needs.objects.iter();
+        objects.filter(move |(kind, _)| *kind == wanted).map(|(_, name)| *name)
+    };
+    let objects = &resolver.objects;
+    let config_maps = join_all(
+        of_kind(ObjectKind::ConfigMap)
+            .map(async |name| (name, objects.config_map(Wanted::by(request.pod, name)).await)),
+    );
+    let secrets = join_all(
+        of_kind(ObjectKind::Secret)
+            .map(async |name| (name, objects.secret(Wanted::by(request.pod, name)).await)),
+    );
+    let files =
+        join_all(needs.files.iter().map(async |(file, keys)| {
+            (*file, file::read(resolver, request.pod, *file, keys).await)
+        }));
+    let (config_maps, secrets, files) = tokio::join!(config_maps, secrets, files);
+    Gathered {
+        config_maps: config_maps.into_iter().collect(),
+        secrets: secrets.into_iter().collect(),
+        files: files.into_iter().collect(),
+    }
+}

@@ -1,0 +1,140 @@
+//! Limits and requests of containers, as `resourceFieldRef` names them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity as Text,
+};
+use waybill_api::pod::ResourceFieldSelector;
+use waybill_core::quantity::{Quantity, QuantityError};
+
+use super::node::NodeFacts;
+use crate::pod::{ContainerRef, ContainerSpec, Pod};
+
+/// The resources for which a container without a limit gets what the node has.
+const OF_THE_NODE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// A resource that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResourcePath<'p> {
+    text: &'p str,
+    /// Empty for the container that asks.
+    container: &'p str,
+    bound: Bound,
+    resource: &'p str,
+    divisor: Quantity,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    Limit,
+    Request,
+}
+
+impl<'p> ResourcePath<'p> {
+    pub(crate) fn parse(selector: &'p ResourceFieldSelector) -> Result<Self, ResourceError> {
+        Self::new(&selector.container_name, &selector.resource, selector.divisor)
+    }
+
+    pub(crate) fn new(
+        container: &'p str,
+        text: &'p str,
+        divisor: Quantity,
+    ) -> Result<Self, ResourceError> {
+        let unsupported = || ResourceError::Resource { resource: text.to_owned() };
+        let (bound, resource) = match text.split_once('.') {
+            Some(("limits", resource)) => (Bound::Limit, resource),
+            Some(("requests", resource)) => (Bound::Request, resource),
+            _ => return Err(unsupported()),
+        };
+        if !OF_THE_NODE.contains(&resource) && !resource.starts_with("hugepages-") {
+            return Err(unsupported());
+        }
+        Ok(Self { text, container, bound, resource, divisor })
+    }
+
+    /// The path as it was written.
+    pub(crate) fn text(&self) -> &'p str {
+        self.text
+    }
+
+    /// The amount in units of the divisor, rounded up. `asking` is the container whose spec holds the path.
+    pub(crate) fn look_up(
+        &self,
+        pod: &Pod,
+        asking: ContainerRef<'_>,
+        node: &NodeFacts,
+    ) -> Result<String, ResourceError> {
+        match self.container {
+            "" => self.of(asking, node),
+            name => self.by_name(pod, name, node),
+        }
+    }
+
+    /// For a volume, which belongs to no container and has to name one.
+    pub(crate) fn look_up_named(
+        &self,
+        pod: &Pod,
+        node: &NodeFacts,
+    ) -> Result<String, ResourceError> {
+        self.by_name(pod, self.container, node)
+    }
+
+    fn by_name(&self, pod: &Pod, name: &str, node: &NodeFacts) -> Result<String, ResourceError> {
+        let container = pod.containers().find(|container| container.name() == name);
+        let missing = || ResourceError::Container { container: name.to_owned() };
+        self.of(container.ok_or_else(missing)?, node)
+    }
+
+    fn of(&self, container: ContainerRef<'_>, node: &NodeFacts) -> Result<String, ResourceError> {
+        let none = ResourceRequirements::default();
+        let resources = match container.container {
+            ContainerSpec::Ephemeral(container) => container.resources.as_ref(),
+            ContainerSpec::Usual(container) => container.resources.as_ref(),
+        };
+        let resources = resources.unwrap_or(&none);
+        let limit = self.amount(resources.limits.as_ref())?;
+        let amount = match self.bound {
+            Bound::Limit => limit.or_else(|| node.allocatable.get(self.resource).copied()),
+            // What the API server would have filled in, for pods that it has not seen.
+            Bound::Request => self.amount(resources.requests.as_ref())?.or(limit),
+        };
+        Ok(self.divide(amount.unwrap_or_default()).to_string())
+    }
+
+    /// What a list says; nothing counts as not said.
+    fn amount(
+        &self,
+        list: Option<&BTreeMap<String, Text>>,
+    ) -> Result<Option<Quantity>, ResourceError> {
+        let Some(text) = list.and_then(|list| list.get(self.resource)) else { return Ok(None) };
+        let amount = Quantity::parse(&text.0).map_err(|fault| ResourceError::Quantity {
+            resource: self.resource.to_owned(),
+            fault,
+        })?;
+        Ok(Some(amount).filter(|amount| !amount.is_zero()))
+    }
+
+    /// Processor time is counted in thousandths, everything else in whole units.
+    fn divide(&self, amount: Quantity) -> i128 {
+        let (amount, divisor) = match self.resource {
+            "cpu" if self.divisor.is_zero() => (amount.milli_value(), 1000),
+            "cpu" => (amount.milli_value(), self.divisor.milli_value()),
+            _ => (amount.value(), self.divisor.value()),
+        };
+        // Both are far from the ends of 128 bits.
+        let (amount, divisor) = (i128::from(amount), i128::from(divisor.max(1)));
+        amount.div_euclid(divisor) + i128::from(amount.rem_euclid(divisor) != 0)
+    }
+}
+
+/// Why a resource has no value; the texts are those of kubelets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ResourceError {
+    #[error("container {container} not found")]
+    Container { container: String },
+    #[error("the amount of {resource} cannot be read: {fault}")]
+    Quantity { resource: String, fault: QuantityError },
+    #[error("unsupported container resource : {resource}")]
+    Resource { resource: String },
+}

@@ -1,0 +1,102 @@
+//! What one pod asks for several times while it starts is fetched once.
+//!
+//! Answers are kept for a moment, for the pod that asked: a new pod never sees what an older one read,
+//! and a restarted container is never much behind. Failures and tokens are not kept.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use waybill_core::id::PodUid;
+
+use super::{Answer, ConfigMap, ObjectSource, Secret, Token, Wanted, WantedToken};
+
+/// Long enough for the start of a pod, short enough for people who change a Secret and look.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Asks `inner`, and remembers.
+pub(crate) struct CachedObjects<S> {
+    inner: S,
+    config_maps: Kept<ConfigMap>,
+    secrets: Kept<Secret>,
+}
+
+impl<S: ObjectSource> CachedObjects<S> {
+    pub(crate) fn new(inner: S) -> Self {
+        Self { inner, config_maps: Kept::default(), secrets: Kept::default() }
+    }
+}
+
+impl<S: ObjectSource> ObjectSource for CachedObjects<S> {
+    fn config_map<'a>(&'a self, wanted: Wanted<'a>) -> Answer<'a, Arc<ConfigMap>> {
+        Box::pin(async move {
+            if let Some(kept) = self.config_maps.get(wanted) {
+                return Ok(kept);
+            }
+            let object = self.inner.config_map(wanted).await?;
+            self.config_maps.keep(wanted, &object);
+            Ok(object)
+        })
+    }
+
+    fn secret<'a>(&'a self, wanted: Wanted<'a>) -> Answer<'a, Arc<Secret>> {
+        Box::pin(async move {
+            if let Some(kept) = self.secrets.get(wanted) {
+                return Ok(kept);
+            }
+            let object = self.inner.secret(wanted).await?;
+            self.secrets.keep(wanted, &object);
+            Ok(object)
+        })
+    }
+
+    fn token<'a>(&'a self, wanted: WantedToken<'a>) -> Answer<'a, Token> {
+        self.inner.token(wanted)
+    }
+
+    fn forget(&self, pod: &PodUid) {
+        self.config_maps.forget(pod);
+        self.secrets.forget(pod);
+        self.inner.forget(pod);
+    }
+}
+
+/// Pod, namespace and name of an object.
+type Key = (PodUid, String, String);
+
+/// Objects of one kind, and when each was read.
+struct Kept<T>(Mutex<HashMap<Key, (Instant, Arc<T>)>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Kept<T> {
+    fn get(&self, wanted: Wanted<'_>) -> Option<Arc<T>> {
+        self.lock().get(&key(wanted)).map(|(_, object)| Arc::clone(object))
+    }
+
+    fn keep(&self, wanted: Wanted<'_>, object: &Arc<T>) {
+        self.lock().insert(key(wanted), (Instant::now(), Arc::clone(object)));
+    }
+
+    fn forget(&self, pod: &PodUid) {
+        self.lock().retain(|(owner, _, _), _| owner != pod);
+    }
+
+    /// Every look throws away what is too old, so nothing is kept for long while pods come and go.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, (Instant, Arc<T>)>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, (read, _)| read.elapsed() < MOMENT);
+        kept
+    }
+}
+
+fn key(wanted: Wanted<'_>) -> Key {
+    (wanted.pod.clone(), wanted.namespace.to_owned(), wanted.name.to_owned())
+}

@@ -1,0 +1,77 @@
+//! Paths of the machine itself, and what a pod may demand of them.
+
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    path::{Component, Path},
+};
+
+use super::error::{Doing, VolumeFault};
+
+/// Checks that something of the wanted type is at `path`, or makes it. Nothing is checked if no type is
+/// wanted.
+pub(super) fn check(path: &str, wanted: Option<&str>) -> Result<(), VolumeFault> {
+    check_path(path)?;
+    let place = Path::new(path);
+    let (what, is_good): (_, fn(&fs::FileType) -> bool) = match wanted.unwrap_or_default() {
+        "" => return Ok(()),
+        "DirectoryOrCreate" => {
+            if is_missing(place)? {
+                fs::create_dir_all(place).doing("making", place)?;
+            }
+            ("a directory", fs::FileType::is_dir)
+        }
+        "Directory" => ("a directory", fs::FileType::is_dir),
+        "FileOrCreate" => {
+            if is_missing(place)? {
+                make_file(place)?;
+            }
+            ("a file", fs::FileType::is_file)
+        }
+        "File" => ("a file", fs::FileType::is_file),
+        "Socket" => ("a socket file", fs::FileType::is_socket),
+        "CharDevice" => ("a character device", fs::FileType::is_char_device),
+        "BlockDevice" => ("a block device", fs::FileType::is_block_device),
+        other => {
+            let value = other.to_owned();
+            return Err(VolumeFault::Unsupported { what: "type of a hostPath", value });
+        }
+    };
+    let found = fs::metadata(place).map(|metadata| metadata.file_type());
+    match found {
+        Ok(found) if is_good(&found) => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).doing("looking at", place)
+        }
+        _ => Err(VolumeFault::HostPathType { path: path.to_owned(), what }),
+    }
+}
+
+fn check_path(path: &str) -> Result<(), VolumeFault> {
+    let refuse = |why| Err(VolumeFault::Path { path: path.to_owned(), why });
+    let place = Path::new(path);
+    if !place.is_absolute() {
+        return refuse("must be an absolute path");
+    }
+    if place.components().any(|part| part == Component::ParentDir) {
+        return refuse("must not contain '..'");
+    }
+    Ok(())
+}
+
+fn is_missing(path: &Path) -> Result<bool, VolumeFault> {
+    match fs::metadata(path) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error).doing("looking at", path),
+    }
+}
+
+/// Only the file: a missing directory above it is a mistake, as it is for kubelets.
+fn make_file(path: &Path) -> Result<(), VolumeFault> {
+    let mut options = fs::OpenOptions::new();
+    match options.write(true).create_new(true).mode(0o644).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop).doing("making", path),
+    }
+}

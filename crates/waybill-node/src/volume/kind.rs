@@ -1,0 +1,97 @@
+//! The kinds of volumes that the node can make.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, DownwardAPIVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource,
+    ProjectedVolumeSource, SecretVolumeSource, Volume,
+};
+use waybill_api::names::label_faults;
+
+use super::error::VolumeFault;
+use crate::{directories::Directories, pod::Pod};
+
+/// A volume by its kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind<'p> {
+    ConfigMap(&'p ConfigMapVolumeSource),
+    DownwardApi(&'p DownwardAPIVolumeSource),
+    /// Also that of a volume that says nothing.
+    EmptyDir(Option<&'p EmptyDirVolumeSource>),
+    HostPath(&'p HostPathVolumeSource),
+    Projected(&'p ProjectedVolumeSource),
+    Secret(&'p SecretVolumeSource),
+}
+
+impl<'p> Kind<'p> {
+    /// The name is checked too: it becomes part of a path, and static pods were checked by nobody.
+    pub(super) fn of(volume: &'p Volume) -> Result<Self, VolumeFault> {
+        check_name(&volume.name)?;
+        Ok(match volume {
+            Volume { config_map: Some(source), .. } => Self::ConfigMap(source),
+            Volume { downward_api: Some(source), .. } => Self::DownwardApi(source),
+            Volume { empty_dir: Some(source), .. } => Self::EmptyDir(Some(source)),
+            Volume { host_path: Some(source), .. } => Self::HostPath(source),
+            Volume { projected: Some(source), .. } => Self::Projected(source),
+            Volume { secret: Some(source), .. } => Self::Secret(source),
+            other => match other_kind(other) {
+                Some(kind) => return Err(VolumeFault::Kind { kind }),
+                None => Self::EmptyDir(None),
+            },
+        })
+    }
+
+    /// The directory of the kind.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::ConfigMap(_) => "config-map",
+            Self::DownwardApi(_) => "downward-api",
+            Self::EmptyDir(_) => "empty-dir",
+            Self::HostPath(_) => "host-path",
+            Self::Projected(_) => "projected",
+            Self::Secret(_) => "secret",
+        }
+    }
+
+    /// Whether the node writes its content, and containers only read it.
+    pub(super) fn is_written(&self) -> bool {
+        match self {
+            Self::ConfigMap(_) | Self::DownwardApi(_) | Self::Projected(_) | Self::Secret(_) => {
+                true
+            }
+            Self::EmptyDir(_) | Self::HostPath(_) => false,
+        }
+    }
+
+    /// Whether its content must not reach a disk. Annotations may hold what is private, too.
+    pub(super) fn is_in_memory(&self) -> bool {
+        match self {
+            Self::DownwardApi(_) | Self::Projected(_) | Self::Secret(_) => true,
+            Self::ConfigMap(_) | Self::EmptyDir(_) | Self::HostPath(_) => false,
+        }
+    }
+}
+
+/// Where a volume of the pod is on this machine; none if the pod has no such volume, or the node cannot
+/// make it.
+pub(crate) fn host_path(directories: &Directories, pod: &Pod, volume: &str) -> Option<PathBuf> {
+    let found = pod.spec().volumes.iter().flatten().find(|found| found.name == volume)?;
+    match Kind::of(found).ok()? {
+        Kind::HostPath(source) => Some(PathBuf::from(&source.path)),
+        kind => Some(directories.volume(pod.uid(), kind.word(), volume)),
+    }
+}
+
+/// Refuses names that are not fit for a path.
+pub(super) fn check_name(name: &str) -> Result<(), VolumeFault> {
+    match label_faults(name).into_iter().next() {
+        Some(why) => Err(VolumeFault::Name { name: name.to_owned(), why }),
+        None => Ok(()),
+    }
+}
+
+/// The field that is set beside the name.
+fn other_kind(volume: &Volume) -> Option<String> {
+    let volume = serde_json::to_value(volume).ok()?;
+    volume.as_object()?.keys().find(|key| *key != "name").cloned()
+}

@@ -1,0 +1,124 @@
+//! Mounts of the node: file systems in memory, and the table of all mounts.
+
+use std::{
+    ffi::{CString, OsString},
+    fs,
+    os::unix::{ffi::OsStringExt, fs::DirBuilderExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx},
+    io::Errno,
+    mount::{MountFlags, UnmountFlags, mount, unmount},
+};
+
+use super::error::{Doing, VolumeFault};
+
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// Room for what the node writes into one volume: several Secrets of the largest size, old and new.
+const SECRET_BYTES: u64 = 64 << 20;
+
+/// Makes a directory and those above it; nobody but root needs to pass through them.
+pub(super) fn make_directory(path: &Path) -> Result<(), VolumeFault> {
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(path).doing("making", path)
+}
+
+/// A file system in memory for content that must not reach a disk, unless there is one already.
+pub(super) fn mount_for_secrets(directory: &Path) -> Result<(), VolumeFault> {
+    if is_mounted(directory)? {
+        return Ok(());
+    }
+    let flags = MountFlags::NOEXEC | MountFlags::NOSUID | MountFlags::NODEV;
+    let options = format!("size={SECRET_BYTES},mode=0755");
+    // Memory can be written to swap, which is a disk. Kernels before 6.4 cannot prevent it.
+    match mount_tmpfs(directory, flags, &format!("{options},noswap")) {
+        Err(Errno::INVAL) => mount_tmpfs(directory, flags, &options),
+        mounted => mounted,
+    }
+    .doing("mounting a tmpfs at", directory)
+}
+
+/// A file system in memory for the pod's own use.
+pub(super) fn mount_memory(
+    directory: &Path,
+    size: Option<u64>,
+    mode: u32,
+) -> Result<(), VolumeFault> {
+    let size = size.map_or_else(String::new, |size| format!("size={size},"));
+    mount_tmpfs(directory, MountFlags::empty(), &format!("{size}mode={mode:04o}"))
+        .doing("mounting a tmpfs at", directory)
+}
+
+fn mount_tmpfs(directory: &Path, flags: MountFlags, options: &str) -> Result<(), Errno> {
+    let options = CString::new(options).map_err(|_| Errno::INVAL)?;
+    mount("tmpfs", directory, "tmpfs", flags, &*options)
+}
+
+/// Whether something is mounted right at `path`.
+pub(super) fn is_mounted(path: &Path) -> Result<bool, VolumeFault> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let found = statx(CWD, path, flags, StatxFlags::empty()).doing("looking at", path)?;
+    if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    }
+    // Kernels before 5.8 do not tell.
+    let path = path.canonicalize().doing("looking at", path)?;
+    Ok(mounted_at_or_below(&path)?.contains(&path))
+}
+
+/// Where something is mounted at `path` or below it, the deepest and latest first. `path` must be
+/// without links.
+pub(super) fn mounted_at_or_below(path: &Path) -> Result<Vec<PathBuf>, VolumeFault> {
+    let table = fs::read(TABLE).doing("reading", Path::new(TABLE))?;
+    Ok(points_at_or_below(&table, path))
+}
+
+fn points_at_or_below(table: &[u8], path: &Path) -> Vec<PathBuf> {
+    let lines = table.split(|byte| *byte == b'\n');
+    let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    let points = points.map(|word| PathBuf::from(OsString::from_vec(unescape(word))));
+    let mut points: Vec<_> = points.filter(|point| point.starts_with(path)).collect();
+    points.reverse();
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    points
+}
+
+/// Spaces, tabs, newlines and backslashes are written as three octal digits.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (first, tail) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) => {
+                plain.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = tail;
+            }
+            _ => plain.push(*first),
+        }
+    }
+    plain
+}
+
+/// Unmounts the last thing mounted at `point`. What is in use is tried again for a moment, then taken
+/// out of the tree, and goes when its last user does.
+pub(super) fn unmount_at(point: &Path) -> Result<(), VolumeFault> {
+    for _ in 0..BUSY_TRIES {
+        match unmount(point, UnmountFlags::NOFOLLOW) {
+            // Not mounted any more, or not there.
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            Err(Errno::BUSY) => std::thread::sleep(BUSY_PAUSE),
+            Err(error) => return Err(error).doing("unmounting", point),
+        }
+    }
+    tracing::warn!(path = %point.display(), "a mount is busy and is detached");
+    match unmount(point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(error) => Err(error).doing("detaching", point),
+    }
+}
+
+const BUSY_TRIES: u32 = 10;
+const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);

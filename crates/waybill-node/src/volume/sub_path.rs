@@ -1,0 +1,127 @@
+//! A part of a volume as a mount of its own.
+//!
+//! Pods write in their volumes while we look, so no path is used twice: the kernel resolves it once,
+//! inside the volume, and what it gave us a handle to is what gets mounted.
+
+use std::{
+    fs,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::{Component, Path},
+};
+
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat2},
+    io::Errno,
+    mount::mount_bind,
+};
+
+use super::{
+    error::{Doing, VolumeFault},
+    mount,
+};
+
+/// A walk is begun again when something in its way was renamed meanwhile, so often at most.
+const TRIES: usize = 1000;
+
+/// Links in a volume lead to places in the volume, whatever they say.
+const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+
+/// Refuses what is no path inside a volume.
+pub(super) fn check(path: &str) -> Result<(), VolumeFault> {
+    let refuse = |why| Err(VolumeFault::Path { path: path.to_owned(), why });
+    if Path::new(path).is_absolute() {
+        return refuse("a subPath must not be an absolute path");
+    }
+    if Path::new(path).components().any(|part| part == Component::ParentDir) {
+        return refuse("a subPath must not contain '..'");
+    }
+    Ok(())
+}
+
+/// Mounts `path` inside `volume` at `target`, in place of what is mounted there. A part of the path that
+/// is missing becomes a directory.
+pub(super) fn bind(volume: &Path, path: &str, target: &Path) -> Result<(), VolumeFault> {
+    let root =
+        openat2(CWD, volume, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty())
+            .doing("opening", volume)?;
+    let found = open_or_make(&root, path).doing("resolving a subPath in", volume)?;
+    make_target(target, &found)?;
+    mount_bind(handle_path(&found), target).doing("mounting a subPath at", target)
+}
+
+/// By this path a handle is reached without another walk.
+fn handle_path(handle: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", handle.as_raw_fd())
+}
+
+/// A place of the same type as what is to be mounted there, with nothing mounted on it.
+fn make_target(target: &Path, found: &OwnedFd) -> Result<(), VolumeFault> {
+    if fs::symlink_metadata(target).is_ok() {
+        while mount::is_mounted(target)? {
+            mount::unmount_at(target)?;
+        }
+        // What was there is ours and empty: an empty file, or an empty directory.
+        let removed = match fs::symlink_metadata(target).doing("looking at", target)?.is_dir() {
+            true => fs::remove_dir(target),
+            false => fs::remove_file(target),
+        };
+        removed.doing("removing", target)?;
+    }
+    if let Some(parent) = target.parent() {
+        mount::make_directory(parent)?;
+    }
+    let stat = fstat(found).doing("looking at the subPath for", target)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        fs::create_dir(target).doing("making", target)
+    } else {
+        fs::File::create_new(target).map(drop).doing("making", target)
+    }
+}
+
+fn open_or_make(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+    for _ in 0..TRIES {
+        let found = match open_inside(root, path) {
+            Err(Errno::NOENT) => make_directories(root, path),
+            found => found,
+        };
+        match found {
+            // Renamed while the kernel walked, or removed or made between two of our steps.
+            Err(Errno::AGAIN | Errno::NOENT | Errno::EXIST) => {}
+            found => return found,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+fn open_inside(root: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), INSIDE)
+}
+
+/// Makes what is missing, each part in the directory that is held open above it. New directories get the
+/// mode of the volume, so that whoever may write there may write here.
+fn make_directories(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+    let mode = Mode::from_raw_mode(fstat(root)?.st_mode & 0o7777);
+    let mut walked = std::path::PathBuf::new();
+    let mut above: Option<OwnedFd> = None;
+    for part in Path::new(path).components() {
+        let Component::Normal(name) = part else { continue };
+        walked.push(name);
+        let parent = above.as_ref().unwrap_or(root);
+        let next = match open_inside(root, &*walked) {
+            Err(Errno::NOENT) => make_directory(parent, name, mode)?,
+            found => found?,
+        };
+        above = Some(next);
+    }
+    above.ok_or(Errno::NOENT)
+}
+
+/// Fails if something of that name is there by now: a link that leads nowhere, for one.
+fn make_directory(parent: &OwnedFd, name: &std::ffi::OsStr, mode: Mode) -> Result<OwnedFd, Errno> {
+    mkdirat(parent, name, Mode::from_raw_mode(0o700))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let made = openat2(parent, name, flags, Mode::empty(), resolve)?;
+    fchmod(&made, mode)?;
+    Ok(made)
+}

@@ -1,0 +1,198 @@
+//! Writes the files of a volume so that readers see all of the old content or all of the new.
+//!
+//! ```text
+//!   volume/..2026_11_16_03_25_00.1234/   the files, in a directory of their own
+//!   volume/..data                        a link to it, replaced in one step
+//!   volume/name                          a link to ..data/name, for each top-level name
+//! ```
+//!
+//! The layout is that of kubelets, because programs watch `..data`. Containers mount such volumes
+//! read-only, so what is found here is what was written here.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, symlink},
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use uuid::Uuid;
+use waybill_core::secret::SecretBytes;
+
+use super::{
+    content::{FileContent, Files},
+    error::{Doing, VolumeFault},
+    ownership::{self, Access},
+};
+
+const DATA: &str = "..data";
+const NEW_DATA: &str = "..data_tmp";
+
+/// Whether there was anything to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Changed,
+    Unchanged,
+}
+
+/// Makes `files` the content of the volume in `directory`.
+pub(super) fn write(
+    directory: &Path,
+    files: &Files,
+    group: Option<u32>,
+    now: Timestamp,
+) -> Result<Written, VolumeFault> {
+    allow_passage(directory)?;
+    let old = current(directory)?;
+    if let Some(old) = &old
+        && holds(old, files)?
+    {
+        // A node that was killed may have left links out or things behind.
+        link_all(directory, files)?;
+        remove_all_but(directory, files, old)?;
+        return Ok(Written::Unchanged);
+    }
+    let name = format!("..{}.{}", now.strftime("%Y_%m_%d_%H_%M_%S"), Uuid::new_v4().simple());
+    let new = directory.join(&name);
+    make_directory(&new)?;
+    for (path, file) in files.iter() {
+        write_file(&new, path, file)?;
+    }
+    if let Some(group) = group {
+        ownership::give_to_group(&new, group, Access::Read)?;
+    }
+    switch(directory, &name)?;
+    link_all(directory, files)?;
+    remove_all_but(directory, files, &new)?;
+    Ok(Written::Changed)
+}
+
+/// The directory of the volume is open to all, whatever the node's umask; who may read is up to the files.
+fn allow_passage(directory: &Path) -> Result<(), VolumeFault> {
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(directory, mode).doing("changing mode of", directory)
+}
+
+/// The directory that `..data` leads to.
+fn current(directory: &Path) -> Result<Option<PathBuf>, VolumeFault> {
+    let link = directory.join(DATA);
+    match fs::read_link(&link) {
+        Ok(target) => Ok(Some(directory.join(target))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).doing("reading", &link),
+    }
+}
+
+/// Whether the files in `old` are those, with that content.
+fn holds(old: &Path, files: &Files) -> Result<bool, VolumeFault> {
+    let mut found = BTreeSet::new();
+    list(old, Path::new(""), &mut found)?;
+    if found.len() != files.iter().len() {
+        return Ok(false);
+    }
+    for (path, file) in files.iter() {
+        let is_same = found.contains(Path::new(path))
+            && file.bytes.constant_time_eq(read(&old.join(path))?.expose());
+        if !is_same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn list(root: &Path, below: &Path, found: &mut BTreeSet<PathBuf>) -> Result<(), VolumeFault> {
+    let directory = root.join(below);
+    let entries = match fs::read_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.doing("reading", &directory)?,
+    };
+    for entry in entries {
+        let entry = entry.doing("reading", &directory)?;
+        let path = below.join(entry.file_name());
+        if entry.file_type().doing("looking at", &entry.path())?.is_dir() {
+            list(root, &path, found)?;
+        } else {
+            found.insert(path);
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<SecretBytes, VolumeFault> {
+    let mut file = fs::File::open(path).doing("opening", path)?;
+    let length = file.metadata().doing("looking at", path)?.len();
+    // Taken at once: a vector that grows would leave pieces behind.
+    let mut content = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
+    file.read_to_end(&mut content).doing("reading", path)?;
+    Ok(content.into())
+}
+
+fn write_file(root: &Path, path: &str, file: &FileContent) -> Result<(), VolumeFault> {
+    let place = root.join(path);
+    let mut above = root.to_owned();
+    let parents = Path::new(path).parent().into_iter().flat_map(Path::components);
+    for part in parents {
+        above.push(part);
+        make_directory(&above)?;
+    }
+    let mut options = fs::OpenOptions::new();
+    let mut opened =
+        options.write(true).create_new(true).mode(0o600).open(&place).doing("making", &place)?;
+    opened.write_all(file.bytes.expose()).doing("writing", &place)?;
+    if file.owner.is_some() {
+        fchown(&opened, file.owner, None).doing("changing owner of", &place)?;
+    }
+    let mode = fs::Permissions::from_mode(file.mode);
+    opened.set_permissions(mode).doing("changing mode of", &place)
+}
+
+fn make_directory(path: &Path) -> Result<(), VolumeFault> {
+    match fs::DirBuilder::new().mode(0o755).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        made => made.doing("making", path)?,
+    }
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(path, mode).doing("changing mode of", path)
+}
+
+fn switch(directory: &Path, name: &str) -> Result<(), VolumeFault> {
+    let (new, data) = (directory.join(NEW_DATA), directory.join(DATA));
+    remove(&new)?;
+    symlink(name, &new).doing("making", &new)?;
+    fs::rename(&new, &data).doing("replacing", &data)
+}
+
+fn link_all(directory: &Path, files: &Files) -> Result<(), VolumeFault> {
+    for top in files.top_level() {
+        let link = directory.join(top);
+        match symlink(Path::new(DATA).join(top), &link) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.doing("making", &link)?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes what belongs to no content but `kept`: old directories, and links to files that are gone.
+fn remove_all_but(directory: &Path, files: &Files, kept: &Path) -> Result<(), VolumeFault> {
+    let tops: BTreeSet<_> = files.top_level().collect();
+    for entry in fs::read_dir(directory).doing("reading", directory)? {
+        let path = entry.doing("reading", directory)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path != kept && name != DATA && !tops.contains(name) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<(), VolumeFault> {
+    let is_directory = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.doing("looking at", path)?.is_dir(),
+    };
+    let removed = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    removed.doing("removing", path)
+}
