@@ -34,7 +34,7 @@ pub(crate) struct Args {
     cluster: ClusterArgs,
 }
 
-pub(crate) fn run(args: Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let manifests = read_all(&args.filename)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -49,7 +49,7 @@ enum Format {
     Table,
 }
 
-pub(crate) fn run(args: Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let cluster = args.cluster.connect().await?;

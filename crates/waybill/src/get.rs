@@ -61,7 +61,7 @@ enum Format {
     Yaml,
 }
 
-pub(crate) fn run(args: Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let wanted = targets(&args.what)?;
     if wanted.iter().any(|(_, name)| name.is_some())
         && (args.all_namespaces || !args.selector.is_empty())

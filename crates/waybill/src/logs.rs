@@ -54,7 +54,7 @@ pub(crate) struct Args {
     cluster: ClusterArgs,
 }
 
-pub(crate) fn run(args: Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let parameters = parameters(&args);

@@ -17,6 +17,7 @@ mod image;
 mod log;
 mod login;
 mod logs;
+mod node;
 mod runtime;
 mod supervised;
 mod target;
@@ -58,6 +59,7 @@ enum Command {
     Image(image::Args),
     Login(login::Args),
     Apiserver(Box<apiserver::Args>),
+    Node(Box<node::Args>),
     Runtime(runtime::Args),
     Trace(trace::Args),
     #[command(hide = true)]
@@ -92,17 +94,18 @@ impl Cli {
         }
         match self.command {
             Command::Apiserver(args) => apiserver::run(*args),
-            Command::Apply(args) => apply::run(args),
+            Command::Apply(args) => apply::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
-            Command::Env(args) => env::run(args),
+            Command::Env(args) => env::run(&args),
             Command::Envfile(args) => envfile::run(args),
             Command::Exec(args) => exec::run(args),
-            Command::Get(args) => get::run(args),
+            Command::Get(args) => get::run(&args),
             Command::Hello(args) => hello::run(&args),
             Command::Image(args) => image::run(args),
             Command::Login(args) => login::run(&args),
-            Command::Logs(args) => logs::run(args),
+            Command::Logs(args) => logs::run(&args),
+            Command::Node(args) => node::run(*args),
             Command::Runtime(args) => runtime::run(args),
             Command::Trace(args) => trace::run(&args),
             Command::Up(args) => up::run(*args),
