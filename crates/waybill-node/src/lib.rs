@@ -12,11 +12,13 @@
 //!   server: exec, attach, port-forward, logs for the API server
 //! ```
 
+mod config;
 mod cri;
 mod directories;
 mod environment;
 mod event;
 mod hook;
+mod node;
 mod objects;
 mod observed;
 mod pod;
@@ -33,7 +35,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-pub use self::directories::Directories;
+pub use self::{
+    config::Config,
+    directories::Directories,
+    node::{Node, NodeError},
+    server::{ExecEnvPolicy, PairPaths},
+};
 
 /// What time it is.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
