@@ -92,6 +92,15 @@ impl NodeProxy {
         }
     }
 
+    /// Passes on a body of the node together with what the node says it is, for any path that can be
+    /// read.
+    pub(crate) async fn get(&self, node: &NodeAddress, target: &NodeTarget) -> Response<ProxyBody> {
+        match self.until_stopped(self.try_get(node, target)).await {
+            Ok(response) => response,
+            Err(error) => refuse(node, target, error),
+        }
+    }
+
     /// Refuses new requests, waits up to `grace` for sessions to end, and then ends them.
     pub(crate) async fn shutdown(&self, grace: Duration) {
         self.tasks.close();
@@ -132,6 +141,16 @@ impl NodeProxy {
         node: &NodeAddress,
         target: &NodeTarget,
     ) -> Result<Response<ProxyBody>, ProxyError> {
+        let mut response = self.try_get(node, target).await?;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        Ok(response)
+    }
+
+    async fn try_get(
+        &self,
+        node: &NodeAddress,
+        target: &NodeTarget,
+    ) -> Result<Response<ProxyBody>, ProxyError> {
         let connection = self.connect(node, Method::GET, target).await;
         let url = || format!("https://{node}{}", target.path());
         let connection = connection.map_err(|cause| ProxyError::Get { url: url(), cause })?;
@@ -142,6 +161,7 @@ impl NodeProxy {
         if !answer.status().is_success() {
             return Err(self.refusal(answer).await);
         }
+        let kind = answer.headers().get(CONTENT_TYPE).cloned();
         let body = answer.into_body().map_err(Into::into);
         // The connection lives exactly as long as the body is read.
         let body = body.map_frame(move |frame| {
@@ -149,7 +169,9 @@ impl NodeProxy {
             frame
         });
         let mut response = Response::new(body.boxed_unsync());
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        if let Some(kind) = kind {
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+        }
         Ok(response)
     }
 

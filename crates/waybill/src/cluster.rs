@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use waybill_client::Options;
+use anyhow::{Result, bail};
+use waybill_client::{Options, Place, Requests, connect};
 
 /// Where `waybill up` and `waybill apiserver` write theirs by default.
 const OWN: &str = "/var/lib/waybill/kubeconfig";
@@ -29,6 +30,51 @@ impl ClusterArgs {
             kubeconfig: self.kubeconfig.clone().unwrap_or_else(default_kubeconfig),
             context: self.context.clone(),
             namespace: self.namespace.clone(),
+        }
+    }
+
+    /// Prepares requests to it.
+    pub(crate) async fn connect(&self) -> Result<Cluster> {
+        let options = self.options();
+        if self.kubeconfig.is_none() && !options.kubeconfig.exists() {
+            bail!(
+                "there is no kubeconfig at {}; start a cluster with `waybill up`, or name one with \
+                 --kubeconfig",
+                options.kubeconfig.display()
+            );
+        }
+        let session = connect(&options).await?;
+        Ok(Cluster {
+            requests: Requests::new(session.client),
+            namespace: session.namespace,
+            named: self.namespace.is_some(),
+        })
+    }
+}
+
+/// A cluster, and where its user works.
+pub(crate) struct Cluster {
+    pub(crate) requests: Requests,
+    /// The namespace that is meant when none is named.
+    pub(crate) namespace: String,
+    /// Whether a flag named it.
+    named: bool,
+}
+
+impl Cluster {
+    pub(crate) fn place(&self) -> Place {
+        Place::Namespace(self.namespace.clone())
+    }
+
+    /// Where an object of a manifest goes, which may name its namespace.
+    pub(crate) fn place_of(&self, own: Option<&str>) -> Result<Place> {
+        match own {
+            Some(own) if self.named && own != self.namespace => bail!(
+                "the object is in namespace {own}, and --namespace says {}; leave one of them away",
+                self.namespace
+            ),
+            Some(own) => Ok(Place::Namespace(own.to_owned())),
+            None => Ok(self.place()),
         }
     }
 }

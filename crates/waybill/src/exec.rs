@@ -15,7 +15,7 @@ use waybill_client::exec::{Executor, Local};
 use waybill_stream::outcome;
 
 use self::terminal::RawTerminal;
-use crate::{Outcome, cluster::ClusterArgs};
+use crate::{Outcome, cluster::ClusterArgs, target::parse_pod};
 
 /// Run a command in a container, with variables for this one session.
 ///
@@ -142,14 +142,6 @@ fn is_terminal(stdin: bool) -> bool {
     if stdin { io::stdin().is_terminal() } else { io::stdout().is_terminal() }
 }
 
-fn parse_pod(text: &str) -> Result<String, String> {
-    let name = text.strip_prefix("pod/").or_else(|| text.strip_prefix("pods/")).unwrap_or(text);
-    if name.is_empty() || name.contains('/') {
-        return Err("expected the name of a pod, as NAME or pod/NAME".to_owned());
-    }
-    Ok(name.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,13 +164,5 @@ mod tests {
             assert!(error.starts_with("--env number 2: "), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
-    }
-
-    #[test]
-    fn pods_may_be_written_as_kubectl_prints_them() {
-        assert_eq!(parse_pod("pod/web").as_deref(), Ok("web"));
-        assert_eq!(parse_pod("web").as_deref(), Ok("web"));
-        assert!(parse_pod("pod/").is_err());
-        assert!(parse_pod("deployment/web").is_err());
     }
 }

@@ -9,7 +9,7 @@ mod table;
 
 use std::{
     io::{self, Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
@@ -132,6 +132,21 @@ async fn import(runtime: Runtime, archive: PathBuf, name: Option<String>) -> Res
         writeln!(io::stdout(), "{} {names}", image.id.trim())?;
     }
     Ok(Outcome::Success)
+}
+
+/// Gives an archive to the runtime at `socket`, under another name if one is given.
+pub(crate) async fn import_archive(
+    socket: &Path,
+    archive: Vec<u8>,
+    name: Option<String>,
+) -> Result<()> {
+    archive::import_bytes(Runtime::connect(socket).await?, archive, name).await
+}
+
+/// The names of all images of the runtime at `socket`.
+pub(crate) async fn remote_image_names(socket: &Path) -> Result<Vec<String>> {
+    let images = Runtime::connect(socket).await?.list(None).await?;
+    Ok(images.into_iter().flat_map(|image| image.repo_tags).collect())
 }
 
 async fn list(mut runtime: Runtime, image: Option<String>, format: Format) -> Result<Outcome> {
