@@ -16,6 +16,8 @@ mod cri;
 mod directories;
 mod environment;
 mod event;
+#[cfg(test)]
+mod fake_api;
 mod hook;
 mod observed;
 mod pod;
