@@ -28,16 +28,39 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<()> {
         bail!("cannot fuzz: {missing}");
     }
     let targets = chosen(targets(repository)?, &args.targets)?;
-    run_each(repository, &targets, u64::from(args.minutes.get()) * 60)
+    run_each(repository, &targets, u64::from(args.minutes.get()) * 60, Build::Optimized)
+}
+
+/// How the targets are built.
+#[derive(Clone, Copy)]
+pub(crate) enum Build {
+    /// Runs the most inputs.
+    Optimized,
+    /// Is there soonest.
+    Quick,
+}
+
+impl Build {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Optimized => &[],
+            Self::Quick => &["--dev"],
+        }
+    }
 }
 
 /// Fuzzes every target for so many seconds, and ends with a summary.
-pub(crate) fn run_each(repository: &Repository, targets: &[String], seconds: u64) -> Result<()> {
+pub(crate) fn run_each(
+    repository: &Repository,
+    targets: &[String],
+    seconds: u64,
+    build: Build,
+) -> Result<()> {
     let mut summary = Vec::new();
     for target in targets {
         println!("fuzz: {target}, {seconds} s");
         let start = Instant::now();
-        let result = run_target(repository, target, seconds);
+        let result = run_target(repository, target, seconds, build);
         summary.push((target, start.elapsed().as_secs(), result));
     }
     println!();
@@ -86,9 +109,10 @@ pub(crate) fn targets(repository: &Repository) -> Result<Vec<String>> {
     Ok(targets)
 }
 
-fn run_target(repository: &Repository, target: &str, seconds: u64) -> Result<()> {
+fn run_target(repository: &Repository, target: &str, seconds: u64, build: Build) -> Result<()> {
     let limit = format!("-max_total_time={seconds}");
-    process::run(&mut repository.cargo(&["+nightly", "fuzz", "run", target, "--", &limit]))
+    let mut cargo = repository.cargo(&["+nightly", "fuzz", "run"]);
+    process::run(cargo.args(build.flags()).args([target, "--", &limit]))
 }
 
 fn chosen(known: Vec<String>, asked: &[String]) -> Result<Vec<String>> {

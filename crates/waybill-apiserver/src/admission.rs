@@ -4,6 +4,7 @@
 //! look at its surroundings: the namespace, the service account, the roles of whoever asks, and the
 //! provider classes that its variables name.
 
+pub(crate) mod exec_env;
 mod provider_classes;
 mod service_account;
 

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 use waybill_api::{gates::FeatureGates, status::Status};
 use waybill_core::chain::Chain;
-use waybill_stream::long_target;
+use waybill_stream::{long_target, splice::StreamEnd};
 
 pub(crate) use self::nonresource::open_api;
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     authz::{Authorizer, FieldTerm, forbidden},
     http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
     metrics::Metrics,
-    proxy::{NodeProxy, ProxyAnswer, splice::StreamEnd},
+    proxy::{NodeProxy, ProxyAnswer, address::NodeAddressType},
     query::Query,
     read::{self, Reader, View, WatchOptions, watch_lines},
     request::{Action, Target, User},
@@ -43,6 +43,8 @@ pub(crate) struct Api {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) proxy: NodeProxy,
+    /// Which address of a node is dialled: the first that it has.
+    pub(crate) node_address_types: Vec<NodeAddressType>,
     pub(crate) open_api: OpenApi,
     /// What waits for the end of sessions.
     pub(crate) sessions: TaskTracker,

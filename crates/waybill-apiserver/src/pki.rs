@@ -13,6 +13,7 @@
 
 mod authority;
 mod files;
+mod node;
 mod pair;
 pub(crate) mod tls;
 
@@ -29,6 +30,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 use waybill_core::secret::SecretBytes;
 
 pub(crate) use self::authority::{IssueError, Issued};
+pub use self::node::{NodeFiles, NodeIdentity, NodeIdentityError, issue_node};
 use self::{
     authority::{Authority, Subject, Usage},
     files::{Audience, FileError},

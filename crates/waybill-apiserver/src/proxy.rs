@@ -9,9 +9,7 @@ pub(crate) mod address;
 pub(crate) mod connect;
 pub(crate) mod error;
 pub(crate) mod exec;
-mod headers;
 pub(crate) mod options;
-pub(crate) mod splice;
 pub(crate) mod target;
 
 #[cfg(test)]
@@ -37,11 +35,14 @@ use tokio_util::{
     task::TaskTracker,
 };
 use tracing::{Instrument, Span};
+use waybill_stream::{
+    splice::{EndCause, IdleLimits, StreamEnd, splice},
+    upgrade as headers,
+};
 
 use self::{
     address::NodeAddress,
     error::{NodeRefusal, ProxyError},
-    splice::{EndCause, IdleLimits, StreamEnd},
     target::NodeTarget,
 };
 
@@ -91,6 +92,15 @@ impl NodeProxy {
         }
     }
 
+    /// Passes on a body of the node together with what the node says it is, for any path that can be
+    /// read.
+    pub(crate) async fn get(&self, node: &NodeAddress, target: &NodeTarget) -> Response<ProxyBody> {
+        match self.until_stopped(self.try_get(node, target)).await {
+            Ok(response) => response,
+            Err(error) => refuse(node, target, error),
+        }
+    }
+
     /// Refuses new requests, waits up to `grace` for sessions to end, and then ends them.
     pub(crate) async fn shutdown(&self, grace: Duration) {
         self.tasks.close();
@@ -111,7 +121,7 @@ impl NodeProxy {
         }
         let connection = self.connect(node, request.method().clone(), target).await;
         let connection = connection.map_err(ProxyError::Dial)?;
-        let sent = connection.send(headers::for_node(request.headers()));
+        let sent = connection.send(headers::for_server(request.headers()));
         let (answer, guard) = match timeout(self.limits.answer, sent).await {
             Ok(answered) => answered.map_err(ProxyError::Exchange)?,
             Err(_) => return Err(ProxyError::Silent),
@@ -131,6 +141,16 @@ impl NodeProxy {
         node: &NodeAddress,
         target: &NodeTarget,
     ) -> Result<Response<ProxyBody>, ProxyError> {
+        let mut response = self.try_get(node, target).await?;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        Ok(response)
+    }
+
+    async fn try_get(
+        &self,
+        node: &NodeAddress,
+        target: &NodeTarget,
+    ) -> Result<Response<ProxyBody>, ProxyError> {
         let connection = self.connect(node, Method::GET, target).await;
         let url = || format!("https://{node}{}", target.path());
         let connection = connection.map_err(|cause| ProxyError::Get { url: url(), cause })?;
@@ -141,6 +161,7 @@ impl NodeProxy {
         if !answer.status().is_success() {
             return Err(self.refusal(answer).await);
         }
+        let kind = answer.headers().get(CONTENT_TYPE).cloned();
         let body = answer.into_body().map_err(Into::into);
         // The connection lives exactly as long as the body is read.
         let body = body.map_frame(move |frame| {
@@ -148,7 +169,9 @@ impl NodeProxy {
             frame
         });
         let mut response = Response::new(body.boxed_unsync());
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        if let Some(kind) = kind {
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+        }
         Ok(response)
     }
 
@@ -235,11 +258,11 @@ async fn run_session(
     limits: IdleLimits,
     stop: &CancellationToken,
 ) -> StreamEnd {
-    let unstarted = |cause| StreamEnd { from_client: 0, from_node: 0, cause };
+    let unstarted = |cause| StreamEnd { from_client: 0, from_server: 0, cause };
     let both = async { tokio::try_join!(client, node) };
     match stop.run_until_cancelled(both).await {
         Some(Ok((client, node))) => {
-            splice::splice(TokioIo::new(client), TokioIo::new(node), limits, stop).await
+            splice(TokioIo::new(client), TokioIo::new(node), limits, stop).await
         }
         Some(Err(_)) => unstarted(EndCause::NotUpgraded),
         None => unstarted(EndCause::Shutdown),

@@ -176,7 +176,15 @@ pub(crate) static RESOURCES: &[Resource] = &[
         kind: "Node",
         short_names: &["no"],
         scope: Scope::Cluster,
-        subresources: &[STATUS],
+        subresources: &[
+            Subresource {
+                name: "proxy",
+                group_version: None,
+                kind: "NodeProxyOptions",
+                verbs: &["get"],
+            },
+            STATUS,
+        ],
         ..BASE
     },
     Resource {

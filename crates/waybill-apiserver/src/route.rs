@@ -117,6 +117,10 @@ fn parse_resource(path: &str) -> Option<ResourceRoute> {
         [plural] => (plural, "", ""),
         [plural, name] => (plural, name.as_ref(), ""),
         [plural, name, subresource] => (plural, name.as_ref(), subresource.as_ref()),
+        // What follows is a path of the node, and none of ours.
+        [plural, name, proxy, ..] if plural == "nodes" && proxy == "proxy" => {
+            (plural, name.as_ref(), "proxy")
+        }
         _ => return None,
     };
     let resource = find(plural)?;
@@ -167,6 +171,8 @@ mod tests {
         check("/api/v1/namespaces/a/status", Some(("namespaces", "", "a", "status")));
         check("/api/v1/namespaces/a/finalize", Some(("namespaces", "", "a", "finalize")));
         check("/api/v1/nodes/n", Some(("nodes", "", "n", "")));
+        check("/api/v1/nodes/n/proxy", Some(("nodes", "", "n", "proxy")));
+        check("/api/v1/nodes/n/proxy/a/b/c", Some(("nodes", "", "n", "proxy")));
         check("/apis/coordination.k8s.io/v1/leases", Some(("leases", "", "", "")));
         check(
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
@@ -189,6 +195,8 @@ mod tests {
             "/apis/storage.k8s.io/v2/csidrivers",
             "/api/v1/namespaces/a/nodes/n",
             "/api/v1/pods/b",
+            "/api/v1/nodes/n/status/x",
+            "/api/v1/namespaces/a/pods/b/proxy/x",
             "/api/v1/namespaces/a/pods/b/exec/x",
             "/api/v1/namespaces/%ff/pods",
         ] {

@@ -45,7 +45,7 @@ use crate::{
     metrics::Metrics,
     objects::Objects,
     pki::{Pki, PkiConfig, tls::server_config},
-    proxy::{NodeProxy, ProxyLimits, connect::node_tls},
+    proxy::{NodeProxy, ProxyLimits, address::NodeAddressType, connect::node_tls},
     read::{Pages, Reader},
     registry::Resource,
     rest::{Clock, Rest},
@@ -87,6 +87,8 @@ pub struct Config {
     pub anonymous: AnonymousAccess,
     /// Further keys whose service account tokens are believed, as PEM files.
     pub service_account_keys: Vec<PathBuf>,
+    /// Which address of a node is dialled: the first of these that it has.
+    pub node_address_types: Vec<NodeAddressType>,
 }
 
 /// What may be asked without saying who asks.
@@ -169,6 +171,7 @@ impl Server {
             recorder: recorder(&config, audit_metrics, &clock)?,
             metrics,
             proxy: node_proxy(&pki)?,
+            node_address_types: config.node_address_types.clone(),
             open_api: open_api(),
             sessions: TaskTracker::new(),
             gates: config.gates,

@@ -27,23 +27,32 @@ pub struct Session {
     pub namespace: String,
 }
 
-/// Reads the kubeconfig and prepares a client. Nothing is sent yet.
+/// Reads the kubeconfig and prepares a client, for which its credential plugin is run if it has one.
 pub async fn connect(options: &Options) -> Result<Session, ConnectError> {
-    let path = || options.kubeconfig.clone();
-    let kubeconfig = Kubeconfig::read_from(&options.kubeconfig)
-        .map_err(|source| ConnectError::Kubeconfig { path: path(), source: Box::new(source) })?;
+    let config = config(options).await?;
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).map_err(|source| ConnectError::Client {
+        path: options.kubeconfig.clone(),
+        source: Box::new(source),
+    })?;
+    Ok(Session { client, namespace })
+}
+
+/// What the kubeconfig says about the chosen context.
+pub(crate) async fn config(options: &Options) -> Result<Config, ConnectError> {
+    let unusable = |source| ConnectError::Kubeconfig {
+        path: options.kubeconfig.clone(),
+        source: Box::new(source),
+    };
+    let kubeconfig = Kubeconfig::read_from(&options.kubeconfig).map_err(unusable)?;
     let chosen =
         KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &chosen)
-        .await
-        .map_err(|source| ConnectError::Kubeconfig { path: path(), source: Box::new(source) })?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &chosen).await;
+    let mut config = config.map_err(unusable)?;
     if let Some(namespace) = &options.namespace {
         config.default_namespace.clone_from(namespace);
     }
-    let namespace = config.default_namespace.clone();
-    let client = Client::try_from(config)
-        .map_err(|source| ConnectError::Client { path: path(), source: Box::new(source) })?;
-    Ok(Session { client, namespace })
+    Ok(config)
 }
 
 /// Why there is no client.

@@ -4,5 +4,14 @@
 //! process; whoever calls has done so.
 
 mod connect;
+pub mod exec;
+mod manifest;
+mod request;
+mod resource;
+mod table;
 
 pub use self::connect::{ConnectError, Options, Session, connect};
+pub use self::manifest::{ManifestError, read_manifests};
+pub use self::request::{Applied, RequestError, Requests, delete_options};
+pub use self::resource::{Place, Resource, Resources};
+pub use self::table::{Shape, Table};

@@ -1,5 +1,17 @@
 //! The container runtime, over CRI v1: ours or any other.
 
+mod calls;
+pub(crate) mod changes;
+pub(crate) mod container;
+pub(crate) mod dns;
+pub(crate) mod hosts;
+pub(crate) mod labels;
+pub(crate) mod observe;
+pub(crate) mod resources;
+pub(crate) mod sandbox;
+mod security;
+mod termination;
+
 use std::path::{Path, PathBuf};
 
 use tonic::transport::{Channel, Endpoint};

@@ -40,4 +40,19 @@ impl Directories {
     pub(crate) fn container_log(container: &str, attempt: u32) -> PathBuf {
         Path::new(container).join(format!("{attempt}.log"))
     }
+
+    /// The hosts file of one pod.
+    pub(crate) fn hosts(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("etc-hosts")
+    }
+
+    /// Where one container leaves what it says last. The name is a DNS label.
+    pub(crate) fn termination_message(
+        &self,
+        uid: &PodUid,
+        container: &str,
+        attempt: u32,
+    ) -> PathBuf {
+        self.pod(uid).join("containers").join(container).join(attempt.to_string())
+    }
 }

@@ -12,16 +12,19 @@
 //!   server: exec, attach, port-forward, logs for the API server
 //! ```
 
+mod config;
 mod cri;
 mod directories;
 mod environment;
 mod event;
 mod hook;
+mod node;
 mod objects;
 mod observed;
 mod pod;
 mod probe;
 mod register;
+mod retry;
 mod server;
 mod source;
 mod status;
@@ -32,7 +35,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-pub use self::directories::Directories;
+pub use self::{
+    config::Config,
+    directories::Directories,
+    node::{Node, NodeError},
+    server::{ExecEnvPolicy, PairPaths},
+};
 
 /// What time it is.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -2,11 +2,18 @@
 
 use std::fmt;
 
-use k8s_openapi::api::core::v1::{Container, EphemeralContainer, PodSpec, VolumeMount};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Container, EphemeralContainer, Lifecycle, PodSpec, SecurityContext, VolumeMount,
+};
 use serde::de::Error;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use waybill_api::pod::{Container as EnvContainer, ContainerKind, PodEnvSpec};
 use waybill_core::id::PodUid;
+
+/// What a spec means that does not say how long stopping may take.
+const DEFAULT_GRACE: i64 = 30;
 
 /// The object as Kubernetes types it.
 pub(crate) type PodObject = k8s_openapi::api::core::v1::Pod;
@@ -108,6 +115,50 @@ impl Pod {
         init.chain(regular).chain(ephemeral)
     }
 
+    pub(crate) fn init(&self) -> impl Iterator<Item = ContainerRef<'_>> {
+        self.containers().filter(|container| container.kind == ContainerKind::Init)
+    }
+
+    pub(crate) fn regular(&self) -> impl Iterator<Item = ContainerRef<'_>> {
+        self.containers().filter(|container| container.kind == ContainerKind::Regular)
+    }
+
+    pub(crate) fn ephemeral(&self) -> impl Iterator<Item = ContainerRef<'_>> {
+        self.containers().filter(|container| container.kind == ContainerKind::Ephemeral)
+    }
+
+    /// One container by its name, which no other container of the pod has.
+    pub(crate) fn container(&self, name: &str) -> Option<ContainerRef<'_>> {
+        self.containers().find(|container| container.name() == name)
+    }
+
+    /// When a node first took it, as the API server remembers it.
+    pub(crate) fn start_time(&self) -> Option<Timestamp> {
+        Some(self.object.status.as_ref()?.start_time.as_ref()?.0)
+    }
+
+    /// Whether the API server remembers that it succeeded or failed, so that it never runs again.
+    pub(crate) fn has_ended(&self) -> bool {
+        let phase = self.object.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    }
+
+    pub(crate) fn restart_policy(&self) -> RestartPolicy {
+        RestartPolicy::parse(self.spec.restart_policy.as_deref())
+    }
+
+    /// How long its containers may take to stop: what whoever deleted it said, or else the spec.
+    pub(crate) fn grace(&self) -> i64 {
+        let asked =
+            self.object.metadata.deletion_grace_period_seconds.filter(|_| self.is_deleted());
+        asked.or(self.spec.termination_grace_period_seconds).unwrap_or(DEFAULT_GRACE).max(1)
+    }
+
+    /// As messages name it.
+    pub(crate) fn shown(&self) -> String {
+        format!("{}_{}({})", self.name(), self.namespace(), self.uid)
+    }
+
     /// Whether somebody asked for the pod to go.
     pub(crate) fn is_deleted(&self) -> bool {
         self.object.metadata.deletion_timestamp.is_some()
@@ -118,6 +169,24 @@ impl Pod {
 impl fmt::Debug for Pod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pod({}/{}, {})", self.namespace(), self.name(), self.uid)
+    }
+}
+
+/// When a container that ended starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RestartPolicy {
+    Always,
+    Never,
+    OnFailure,
+}
+
+impl RestartPolicy {
+    fn parse(text: Option<&str>) -> Self {
+        match text {
+            Some("Never") => Self::Never,
+            Some("OnFailure") => Self::OnFailure,
+            _ => Self::Always,
+        }
     }
 }
 
@@ -167,5 +236,114 @@ impl<'p> ContainerRef<'p> {
                     && container.restart_policy.as_deref() == Some("Always")
             }
         }
+    }
+
+    /// The image as the spec names it.
+    pub(crate) fn image(&self) -> &str {
+        let image = match self.container {
+            ContainerSpec::Ephemeral(container) => &container.image,
+            ContainerSpec::Usual(container) => &container.image,
+        };
+        image.as_deref().unwrap_or_default()
+    }
+
+    /// Its own policy, or that of its pod.
+    pub(crate) fn restart_policy(&self, pod: &Pod) -> RestartPolicy {
+        match self.container {
+            ContainerSpec::Ephemeral(_) => RestartPolicy::Never,
+            ContainerSpec::Usual(container) if container.restart_policy.is_some() => {
+                RestartPolicy::parse(container.restart_policy.as_deref())
+            }
+            ContainerSpec::Usual(_) => pod.restart_policy(),
+        }
+    }
+
+    /// A digest of what cannot change while a container runs. As with kubelets that is the image:
+    /// all else is fixed by the API server, or can be changed in place.
+    pub(crate) fn spec_hash(&self) -> String {
+        let mut digest = Sha256::new();
+        for text in [self.name(), "\0", self.image()] {
+            digest.update(text);
+        }
+        let digest = digest.finalize();
+        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What it says about who it is and what it may do.
+    pub(crate) fn security_context(&self) -> Option<&SecurityContext> {
+        match self.container {
+            ContainerSpec::Ephemeral(container) => container.security_context.as_ref(),
+            ContainerSpec::Usual(container) => container.security_context.as_ref(),
+        }
+    }
+
+    pub(crate) fn lifecycle(&self) -> Option<&Lifecycle> {
+        match self.container {
+            ContainerSpec::Ephemeral(container) => container.lifecycle.as_ref(),
+            ContainerSpec::Usual(container) => container.lifecycle.as_ref(),
+        }
+    }
+
+    /// The container in the type that most kinds have, without its environment, which is read elsewhere.
+    pub(crate) fn to_container(&self) -> Container {
+        match self.container {
+            ContainerSpec::Usual(container) => {
+                Container { env: None, env_from: None, ..container.clone() }
+            }
+            ContainerSpec::Ephemeral(container) => {
+                let EphemeralContainer { name, args, command, image, tty, stdin, .. } =
+                    container.clone();
+                Container {
+                    name,
+                    args,
+                    command,
+                    image,
+                    tty,
+                    stdin,
+                    image_pull_policy: container.image_pull_policy.clone(),
+                    lifecycle: container.lifecycle.clone(),
+                    resources: container.resources.clone(),
+                    security_context: container.security_context.clone(),
+                    stdin_once: container.stdin_once,
+                    termination_message_path: container.termination_message_path.clone(),
+                    termination_message_policy: container.termination_message_policy.clone(),
+                    volume_mounts: container.volume_mounts.clone(),
+                    working_dir: container.working_dir.clone(),
+                    ..Container::default()
+                }
+            }
+        }
+    }
+
+    /// The container whose processes an ephemeral one wants to see.
+    pub(crate) fn target(&self) -> Option<&str> {
+        match self.container {
+            ContainerSpec::Ephemeral(container) => {
+                container.target_container_name.as_deref().filter(|name| !name.is_empty())
+            }
+            ContainerSpec::Usual(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pod `p` in `ns` with that spec and one container, unless the spec has some.
+    pub(crate) fn pod(spec: Value) -> Pod {
+        pod_with(spec, json!({}))
+    }
+
+    /// The same with a status.
+    pub(crate) fn pod_with(mut spec: Value, status: Value) -> Pod {
+        if spec.get("containers").is_none() {
+            spec["containers"] = json!([{ "name": "a", "image": "i" }]);
+        }
+        let metadata = json!({ "name": "p", "namespace": "ns", "uid": "uid-1" });
+        let object = json!({ "metadata": metadata, "spec": spec, "status": status });
+        Pod::from_value(object, PodOrigin::ApiServer).unwrap()
     }
 }

@@ -1,1 +1,214 @@
 //! One worker for each pod: compares what is wanted with what runs, and closes the gap.
+//!
+//! ```text
+//!   observe (CRI) ──► plan (pure) ──► act ──┐      until there is nothing to do, then
+//!      ▲                                    │      the status is told and the worker sleeps
+//!      └────────────────────────────────────┘
+//! ```
+//!
+//! Workers do not know one another. Each is woken when its pod changes, when the runtime or a probe has
+//! news of it, and when a pause is over.
+
+mod back_off;
+mod cgroup;
+mod end;
+mod files;
+mod image;
+mod memory;
+mod orphan;
+mod plan;
+mod prune;
+mod start;
+mod surroundings;
+mod turn;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{Notify, watch};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use waybill_core::id::PodUid;
+
+use self::turn::Worker;
+pub(crate) use self::{image::Images, surroundings::Surroundings};
+use crate::pod::Pod;
+
+/// All workers of a node. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Workers(Arc<Table>);
+
+struct Table {
+    around: Arc<Surroundings>,
+    entries: Mutex<BTreeMap<PodUid, Entry>>,
+    /// Pods that nobody wants and that are being removed.
+    orphans: Mutex<BTreeSet<PodUid>>,
+    synced: Mutex<bool>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+struct Entry {
+    wanted: watch::Sender<Wanted>,
+    wake: Arc<Notify>,
+}
+
+/// What a worker shall bring about.
+#[derive(Clone, Debug)]
+struct Wanted {
+    pod: Arc<Pod>,
+    end: Option<End>,
+}
+
+/// Why a pod that nobody deleted through the API server ends all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The node gives up all pods for now, each within this many seconds.
+    Drain { grace: i64 },
+    /// Its source does not have it any more.
+    Gone,
+}
+
+impl Wanted {
+    fn is_ending(&self) -> bool {
+        self.end.is_some() || self.pod.is_deleted()
+    }
+
+    /// How long the containers may take to stop, in seconds.
+    fn grace(&self) -> i64 {
+        match self.end {
+            Some(End::Drain { grace }) => grace.min(self.pod.grace()),
+            _ => self.pod.grace(),
+        }
+    }
+}
+
+impl Workers {
+    pub(crate) fn new(around: Surroundings) -> Self {
+        Self(Arc::new(Table {
+            around: Arc::new(around),
+            entries: Mutex::default(),
+            orphans: Mutex::default(),
+            synced: Mutex::new(false),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }))
+    }
+
+    /// The pod shall be as this object says.
+    pub(crate) fn set(&self, pod: Arc<Pod>) {
+        if self.0.stop.is_cancelled() {
+            return;
+        }
+        let mut entries = lock(&self.0.entries);
+        if let Some(entry) = entries.get(pod.uid()) {
+            entry.wanted.send_modify(|wanted| {
+                wanted.pod = pod;
+                // A static pod may come back as it was.
+                wanted.end = wanted.end.filter(|end| *end != End::Gone);
+            });
+            return;
+        }
+        let uid = pod.uid().clone();
+        let (wanted, receiver) = watch::channel(Wanted { pod, end: None });
+        let wake = Arc::new(Notify::new());
+        let worker = Worker::new(self.clone(), receiver, Arc::clone(&wake));
+        entries.insert(uid, Entry { wanted, wake });
+        let stop = self.0.stop.clone();
+        self.0.tasks.spawn(async move {
+            tokio::select! {
+                () = worker.run() => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    /// Nobody wants the pod any more.
+    pub(crate) fn gone(&self, uid: &PodUid) {
+        if let Some(entry) = lock(&self.0.entries).get(uid) {
+            entry.wanted.send_modify(|wanted| wanted.end = wanted.end.or(Some(End::Gone)));
+        }
+    }
+
+    /// All pods that there are have been set, so whatever else runs is nobody's.
+    pub(crate) fn synced(&self) {
+        *lock(&self.0.synced) = true;
+    }
+
+    /// Something happened to the pod.
+    pub(crate) fn wake(&self, uid: &PodUid) {
+        if let Some(entry) = lock(&self.0.entries).get(uid) {
+            entry.wake.notify_one();
+        }
+    }
+
+    /// These pods of ours are in the runtime, or have a directory. What nobody wants is removed.
+    pub(crate) fn seen(&self, uids: impl IntoIterator<Item = PodUid>) {
+        if !*lock(&self.0.synced) || self.0.stop.is_cancelled() {
+            return;
+        }
+        for uid in uids {
+            let known = lock(&self.0.entries).contains_key(&uid);
+            if !known && lock(&self.0.orphans).insert(uid.clone()) {
+                let workers = self.clone();
+                self.0.tasks.spawn(async move {
+                    let stop = workers.0.stop.clone();
+                    tokio::select! {
+                        () = orphan::remove(&workers.0.around, &uid) => {}
+                        () = stop.cancelled() => {}
+                    }
+                    lock(&workers.0.orphans).remove(&uid);
+                });
+            }
+        }
+    }
+
+    /// Ends all pods, each within `grace` at most, and keeps their objects for the next start.
+    pub(crate) async fn drain(&self, grace: Duration) {
+        let grace = i64::try_from(grace.as_secs()).unwrap_or(i64::MAX);
+        self.0.tasks.close();
+        for entry in lock(&self.0.entries).values() {
+            entry.wanted.send_modify(|wanted| wanted.end = Some(End::Drain { grace }));
+        }
+        self.0.tasks.wait().await;
+    }
+
+    /// Ends the workers. Containers go on.
+    pub(crate) async fn stop(&self) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// Every pod that the node knows.
+    pub(crate) fn all(&self) -> Vec<Arc<Pod>> {
+        let entries = lock(&self.0.entries);
+        entries.values().map(|entry| Arc::clone(&entry.wanted.borrow().pod)).collect()
+    }
+
+    /// One pod by its name, and by its uid if somebody insists on it.
+    pub(crate) fn find(&self, namespace: &str, name: &str, uid: Option<&str>) -> Option<Arc<Pod>> {
+        self.all().into_iter().find(|pod| {
+            pod.namespace() == namespace
+                && pod.name() == name
+                && uid.is_none_or(|uid| pod.uid().as_str() == uid)
+        })
+    }
+
+    /// Forgets a pod that is gone, unless it came back in the meantime.
+    fn leave(&self, uid: &PodUid) -> bool {
+        let mut entries = lock(&self.0.entries);
+        let stays = entries.get(uid).is_some_and(|entry| entry.wanted.borrow().end.is_none());
+        if !stays {
+            entries.remove(uid);
+        }
+        !stays
+    }
+}
+
+/// A panic elsewhere must not take all pods with it; the maps are whole between statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -154,8 +154,7 @@ impl Images {
         self.by_id(id).ok_or_else(|| ImageError::NotFound(text.into()))
     }
 
-    /// Takes a name away, and the image with its last name. By id, the image goes with all of its
-    /// names. Layers stay while a container uses them.
+    /// Removes an image with all of its names, whichever way it is named. Layers stay while a container uses them.
     pub fn remove(&self, text: &str) -> Result<()> {
         self.0.remove(text)
     }

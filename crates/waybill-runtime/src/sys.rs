@@ -1,4 +1,5 @@
-//! What the kernel offers and no safe library does: fork, clone into a cgroup, execve, a few ioctls.
+//! What the kernel offers and no safe library does: fork, clone into a cgroup, execve, programs that judge
+//! devices, a few ioctls.
 //!
 //! All `unsafe` of the runtime stands here. Whoever forks is single-threaded (the spawner, a monitor and
 //! their children), so a child may allocate and run any code until it executes a program.
@@ -250,6 +251,13 @@ pub(crate) fn forget_program_pages() {
     }
 }
 
+/// Keeps bytes from being written to swap for as long as the process lives.
+pub(crate) fn lock_in_memory(bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the range is borrowed memory of ours, and locking it changes nothing about its content.
+    let result = unsafe { libc::mlock(bytes.as_ptr().cast(), bytes.len()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Makes the current directory the root and lets go of everything else that was mounted.
 pub(crate) fn pivot_to_current_directory() -> io::Result<()> {
     // SAFETY: two valid C strings. The old root comes to lie on the new one, from where it is detached.
@@ -273,6 +281,90 @@ pub(crate) fn kill(pid: Pid, signal: c_int) -> io::Result<()> {
     // SAFETY: plain numbers.
     let result = unsafe { libc::kill(pid.as_raw_nonzero().get(), signal) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether the kernel takes programs that judge the use of devices: it may have none, and we may lack the right.
+pub(crate) fn can_guard_devices() -> bool {
+    /// Returns 1, which allows everything.
+    const ALLOW: [[u8; 8]; 2] = [[0xb7, 0, 0, 0, 1, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+    load_device_program(&ALLOW).is_ok()
+}
+
+/// Has a program judge every use of a device by processes in a cgroup of the unified hierarchy and below. It
+/// stays until the cgroup is removed, and adds to what others attached.
+pub(crate) fn guard_devices(cgroup: BorrowedFd<'_>, program: &[[u8; 8]]) -> io::Result<()> {
+    let program = load_device_program(program)?;
+    let attachment = Attachment {
+        target: cgroup.as_raw_fd().unsigned_abs(),
+        program: program.as_raw_fd().unsigned_abs(),
+        kind: BPF_CGROUP_DEVICE,
+        flags: BPF_F_ALLOW_MULTI,
+    };
+    // SAFETY: the kernel reads one structure of the given size, which outlives the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_PROG_ATTACH,
+            &raw const attachment,
+            size_of::<Attachment>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn load_device_program(program: &[[u8; 8]]) -> io::Result<OwnedFd> {
+    let request = ProgramRequest {
+        kind: BPF_PROG_TYPE_CGROUP_DEVICE,
+        length: u32::try_from(program.len()).unwrap_or(u32::MAX),
+        instructions: program.as_ptr().addr() as u64,
+        license: c"Apache-2.0".as_ptr().addr() as u64,
+        ..ProgramRequest::default()
+    };
+    // SAFETY: the kernel reads one structure of the given size, the instructions and the license, all of which
+    // outlive the call, and its answer is a new descriptor.
+    unsafe {
+        let fd = libc::syscall(
+            libc::SYS_bpf,
+            BPF_PROG_LOAD,
+            &raw const request,
+            size_of::<ProgramRequest>(),
+        );
+        match RawFd::try_from(fd) {
+            Ok(fd) if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// From `linux/bpf.h`.
+const BPF_PROG_LOAD: c_int = 5;
+const BPF_PROG_ATTACH: c_int = 8;
+const BPF_PROG_TYPE_CGROUP_DEVICE: u32 = 15;
+const BPF_CGROUP_DEVICE: u32 = 6;
+const BPF_F_ALLOW_MULTI: u32 = 2;
+
+/// The part of `bpf_attr` that loads a program without a log, a name or flags.
+#[derive(Default)]
+#[repr(C)]
+struct ProgramRequest {
+    kind: u32,
+    length: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+}
+
+/// The part of `bpf_attr` that attaches one.
+#[repr(C)]
+struct Attachment {
+    target: u32,
+    program: u32,
+    kind: u32,
+    flags: u32,
 }
 
 #[cfg(test)]

@@ -73,4 +73,6 @@ impl ProtocolError {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

@@ -97,6 +97,12 @@ pub enum CommandEvent {
 #[derive(Debug)]
 pub struct CommandReader {
     channels: ChannelReader,
+    meanings: Meanings,
+}
+
+/// What messages on each channel mean at our end.
+#[derive(Debug)]
+struct Meanings {
     protocol: Protocol,
     role: Role,
     /// What is known of a message that counts only as a whole.
@@ -107,7 +113,7 @@ impl CommandReader {
     /// For our end of a connection.
     pub fn new(protocol: Protocol, role: Role) -> Self {
         let channels = ChannelReader::new(protocol, role);
-        Self { channels, protocol, role, collected: Vec::new() }
+        Self { channels, meanings: Meanings { protocol, role, collected: Vec::new() } }
     }
 
     /// Takes the next event from `input`; `None` if more must arrive.
@@ -115,21 +121,19 @@ impl CommandReader {
     /// What belongs to a stream that this end does not read is dropped, as other servers do: some
     /// clients send their keys whether or not they asked for standard input.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<CommandEvent>, ProtocolError> {
-        while let Some(event) = self.channels.next(input)? {
-            let event = match event {
-                ChannelEvent::Data { channel, payload, last } => {
-                    self.data(channel, payload, last)?
-                }
-                ChannelEvent::ChannelClosed(channel) => self.closed(channel)?,
-                ChannelEvent::Ping(payload) => Some(CommandEvent::Ping(payload)),
-                ChannelEvent::Pong => Some(CommandEvent::Pong),
-                ChannelEvent::Close(close) => Some(CommandEvent::Close(close)),
-            };
-            if event.is_some() {
-                return Ok(event);
-            }
-        }
-        Ok(None)
+        self.channels.find(input, |event| self.meanings.of(event))
+    }
+}
+
+impl Meanings {
+    fn of(&mut self, event: ChannelEvent) -> Result<Option<CommandEvent>, ProtocolError> {
+        Ok(match event {
+            ChannelEvent::Data { channel, payload, last } => self.data(channel, payload, last)?,
+            ChannelEvent::ChannelClosed(channel) => self.closed(channel)?,
+            ChannelEvent::Ping(payload) => Some(CommandEvent::Ping(payload)),
+            ChannelEvent::Pong => Some(CommandEvent::Pong),
+            ChannelEvent::Close(close) => Some(CommandEvent::Close(close)),
+        })
     }
 
     fn data(
@@ -196,7 +200,7 @@ fn resize(message: &[u8]) -> Result<CommandEvent, ProtocolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::Outgoing;
+    use crate::channel::testing::sent_to;
 
     /// What our end makes of the other's messages, each a channel and a payload.
     fn read(
@@ -204,13 +208,8 @@ mod tests {
         role: Role,
         messages: &[(u8, &[u8])],
     ) -> Result<Vec<CommandEvent>, ProtocolError> {
-        let other = if role == Role::Server { Role::Client } else { Role::Server };
         let mut reader = CommandReader::new(protocol, role);
-        let mut input = BytesMut::new();
-        for (channel, payload) in messages {
-            let mut outgoing = Outgoing::copy_of(payload);
-            input.extend_from_slice(outgoing.seal((protocol, other), *channel, payload.len()));
-        }
+        let mut input = sent_to(role, protocol, messages);
         std::iter::from_fn(|| reader.next(&mut input).transpose()).collect()
     }
 

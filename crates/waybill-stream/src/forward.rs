@@ -67,6 +67,12 @@ pub enum ForwardEvent {
 #[derive(Debug)]
 pub struct ForwardReader {
     channels: ChannelReader,
+    meanings: Meanings,
+}
+
+/// What messages on each channel mean at our end.
+#[derive(Debug)]
+struct Meanings {
     role: Role,
     ports: Vec<Port>,
 }
@@ -98,26 +104,26 @@ impl ForwardReader {
             text: Vec::new(),
         };
         let channels = ChannelReader::new(protocol, role);
-        Self { channels, role, ports: ports.iter().map(port).collect() }
+        Self { channels, meanings: Meanings { role, ports: ports.iter().map(port).collect() } }
     }
 
     /// Takes the next event from `input`; `None` if more must arrive.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<ForwardEvent>, ProtocolError> {
-        while let Some(event) = self.channels.next(input)? {
-            let event = match event {
-                ChannelEvent::Data { channel, payload, last } => {
-                    self.data(channel, payload.into_bytes(), last)?
-                }
-                ChannelEvent::ChannelClosed(_) => None,
-                ChannelEvent::Ping(payload) => Some(ForwardEvent::Ping(payload)),
-                ChannelEvent::Pong => Some(ForwardEvent::Pong),
-                ChannelEvent::Close(close) => Some(ForwardEvent::Close(close)),
-            };
-            if event.is_some() {
-                return Ok(event);
+        self.channels.find(input, |event| self.meanings.of(event))
+    }
+}
+
+impl Meanings {
+    fn of(&mut self, event: ChannelEvent) -> Result<Option<ForwardEvent>, ProtocolError> {
+        Ok(match event {
+            ChannelEvent::Data { channel, payload, last } => {
+                self.data(channel, payload.into_bytes(), last)?
             }
-        }
-        Ok(None)
+            ChannelEvent::ChannelClosed(_) => None,
+            ChannelEvent::Ping(payload) => Some(ForwardEvent::Ping(payload)),
+            ChannelEvent::Pong => Some(ForwardEvent::Pong),
+            ChannelEvent::Close(close) => Some(ForwardEvent::Close(close)),
+        })
     }
 
     fn data(
@@ -184,20 +190,15 @@ impl Prelude {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::Outgoing;
+    use crate::channel::testing::sent_to;
 
     fn read(
         protocol: Protocol,
         role: Role,
         messages: &[(u8, &[u8])],
     ) -> Result<Vec<ForwardEvent>, ProtocolError> {
-        let other = if role == Role::Server { Role::Client } else { Role::Server };
         let mut reader = ForwardReader::new(protocol, role, &[80, 8080]);
-        let mut input = BytesMut::new();
-        for (channel, payload) in messages {
-            let mut outgoing = Outgoing::copy_of(payload);
-            input.extend_from_slice(outgoing.seal((protocol, other), *channel, payload.len()));
-        }
+        let mut input = sent_to(role, protocol, messages);
         std::iter::from_fn(|| reader.next(&mut input).transpose()).collect()
     }
 

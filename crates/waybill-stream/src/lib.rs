@@ -3,6 +3,8 @@
 //! From the bottom: [`websocket`] finds frames in bytes, [`channel`] finds streams in frames,
 //! [`command`] and [`forward`] know what the streams mean. None of them does IO, and each works for
 //! both ends. [`spdy`] does the same for the older protocol, for servers. [`connection`] joins them to tokio.
+//!
+//! Whoever passes a session on without reading it uses [`upgrade`] and [`splice`].
 
 pub mod channel;
 pub mod command;
@@ -13,4 +15,6 @@ pub mod outcome;
 pub mod payload;
 pub mod protocol;
 pub mod spdy;
+pub mod splice;
+pub mod upgrade;
 pub mod websocket;

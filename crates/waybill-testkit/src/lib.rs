@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod containerd;
 pub mod etcd;
 pub mod program;
+pub mod runtime;
 pub mod skip;
 
 mod child;

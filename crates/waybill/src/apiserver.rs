@@ -16,10 +16,10 @@ use waybill_api::{
     gates::{FeatureGates, KubeVersion},
     pod::EnvOptions,
 };
-use waybill_apiserver::{AnonymousAccess, Config, Server};
+use waybill_apiserver::{AnonymousAccess, Config, NodeAddressType, Server};
 use waybill_core::chain::Chain;
 
-use self::store::StoreArgs;
+pub(crate) use self::store::StoreArgs;
 use crate::{
     Outcome,
     log::{self, LogFormat},
@@ -84,6 +84,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     service_account_key_file: Vec<PathBuf>,
 
+    /// Which address of a node is dialled: the first of these that it has.
+    #[arg(
+        long,
+        value_name = "TYPES",
+        value_delimiter = ',',
+        value_parser = parse_address_type,
+        default_values = NodeAddressType::USUAL.map(NodeAddressType::name)
+    )]
+    kubelet_preferred_address_types: Vec<NodeAddressType>,
+
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -108,6 +118,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         strict_audit: args.audit_strict,
         anonymous: args.anonymous_auth.into(),
         service_account_keys: args.service_account_key_file,
+        node_address_types: args.kubelet_preferred_address_types,
     };
     log::start(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -151,6 +162,13 @@ impl From<Anonymous> for AnonymousAccess {
             Anonymous::Probes => Self::Probes,
         }
     }
+}
+
+fn parse_address_type(name: &str) -> Result<NodeAddressType, String> {
+    NodeAddressType::parse(name).ok_or_else(|| {
+        let known = NodeAddressType::USUAL.map(NodeAddressType::name).join(", ");
+        format!("expected one of {known}")
+    })
 }
 
 /// Writes a kubeconfig whose user is our own credential plugin.

@@ -9,7 +9,7 @@ mod table;
 
 use std::{
     io::{self, Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
@@ -74,7 +74,7 @@ enum Command {
         #[arg(short, long, value_name = "FORMAT", default_value = "table")]
         output: Format,
     },
-    /// Take names away from images, and remove images with their last name; by id, at once.
+    /// Remove images with all of their names.
     Rm {
         /// Names, ids or beginnings of ids.
         #[arg(required = true, value_name = "IMAGE")]
@@ -132,6 +132,21 @@ async fn import(runtime: Runtime, archive: PathBuf, name: Option<String>) -> Res
         writeln!(io::stdout(), "{} {names}", image.id.trim())?;
     }
     Ok(Outcome::Success)
+}
+
+/// Gives an archive to the runtime at `socket`, under another name if one is given.
+pub(crate) async fn import_archive(
+    socket: &Path,
+    archive: Vec<u8>,
+    name: Option<String>,
+) -> Result<()> {
+    archive::import_bytes(Runtime::connect(socket).await?, archive, name).await
+}
+
+/// The names of all images of the runtime at `socket`.
+pub(crate) async fn remote_image_names(socket: &Path) -> Result<Vec<String>> {
+    let images = Runtime::connect(socket).await?.list(None).await?;
+    Ok(images.into_iter().flat_map(|image| image.repo_tags).collect())
 }
 
 async fn list(mut runtime: Runtime, image: Option<String>, format: Format) -> Result<Outcome> {

@@ -2,11 +2,27 @@
 //! 0 success, 1 failure, 2 usage.
 
 mod apiserver;
+mod apply;
+mod builtin;
+mod cluster;
+mod columns;
+mod delete;
+mod demo;
+mod env;
 mod envfile;
+mod exec;
+mod get;
+mod hello;
 mod image;
 mod log;
 mod login;
+mod logs;
+mod node;
 mod runtime;
+mod supervised;
+mod target;
+mod trace;
+mod up;
 
 use std::{
     io::{self, Write},
@@ -21,17 +37,33 @@ use waybill_runtime::engine::Spawner;
 #[derive(Parser)]
 #[command(name = "waybill", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
+    /// The process with which this one ends; `waybill up` says so to its roles.
+    #[arg(long, value_name = "PID", hide = true)]
+    supervisor: Option<u32>,
+
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    Apiserver(Box<apiserver::Args>),
+    Up(Box<up::Args>),
+    Demo(demo::Args),
+    Apply(apply::Args),
+    Get(get::Args),
+    Delete(delete::Args),
+    Logs(logs::Args),
+    Env(env::Args),
     Envfile(envfile::Args),
+    Exec(exec::Args),
     Image(image::Args),
     Login(login::Args),
+    Apiserver(Box<apiserver::Args>),
+    Node(Box<node::Args>),
     Runtime(runtime::Args),
+    Trace(trace::Args),
+    #[command(hide = true)]
+    Hello(hello::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,14 +77,7 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
         }
     };
-    let result = match cli.command {
-        Command::Apiserver(args) => apiserver::run(*args),
-        Command::Envfile(args) => envfile::run(args),
-        Command::Image(args) => image::run(args),
-        Command::Login(args) => login::run(&args),
-        Command::Runtime(args) => runtime::run(args),
-    };
-    match result {
+    match cli.run() {
         Ok(outcome) => outcome.into(),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -62,10 +87,40 @@ fn main() -> ExitCode {
     }
 }
 
+impl Cli {
+    fn run(self) -> anyhow::Result<Outcome> {
+        if let Some(supervisor) = self.supervisor {
+            supervised::end_with(supervisor)?;
+        }
+        match self.command {
+            Command::Apiserver(args) => apiserver::run(*args),
+            Command::Apply(args) => apply::run(&args),
+            Command::Delete(args) => delete::run(args),
+            Command::Demo(args) => demo::run(&args),
+            Command::Env(args) => env::run(&args),
+            Command::Envfile(args) => envfile::run(args),
+            Command::Exec(args) => exec::run(args),
+            Command::Get(args) => get::run(&args),
+            Command::Hello(args) => hello::run(&args),
+            Command::Image(args) => image::run(args),
+            Command::Login(args) => login::run(&args),
+            Command::Logs(args) => logs::run(&args),
+            Command::Node(args) => node::run(*args),
+            Command::Runtime(args) => runtime::run(args),
+            Command::Trace(args) => trace::run(&args),
+            Command::Up(args) => up::run(*args),
+        }
+    }
+}
+
 /// How a command that ran to its end went; what was wrong has been printed.
 enum Outcome {
     Success,
     Failure,
+    /// With the exit code of a command that was run for the user.
+    Exit(u8),
+    /// The command line was wrong.
+    Usage,
 }
 
 impl From<Outcome> for ExitCode {
@@ -73,6 +128,8 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Success => Self::SUCCESS,
             Outcome::Failure => Self::FAILURE,
+            Outcome::Exit(code) => Self::from(code),
+            Outcome::Usage => Self::from(2),
         }
     }
 }

@@ -6,7 +6,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::Value;
 use waybill_api::{
-    exec::PodExecOptions,
+    exec::{ExecVar, PodExecOptions},
     gates::KubeVersion,
     status::{Status, StatusDetails, Subject},
 };
@@ -14,6 +14,7 @@ use waybill_stream::long_target;
 
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
+    admission::exec_env,
     authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
     document::{at, items, text, time},
@@ -71,6 +72,7 @@ impl Api {
             ("binding", _) => self.bind(route, context, request).await.map(Into::into),
             ("eviction", _) => self.evict(route, context, request).await.map(Into::into),
             ("token", _) => self.token(route, context, request).await.map(Into::into),
+            ("proxy", _) => self.node_path(route, &request).await,
             _ => self.connect(route, context, request).await,
         }
     }
@@ -197,6 +199,7 @@ impl Api {
                 let options = PodExecOptions::from_query(query)
                     .map_err(|error| Status::bad_request(error.to_string()))?;
                 let container = container(&pod, &options.container)?;
+                self.admit_exec(route, &options)?;
                 let plan = ExecPlan::new(self.gates, options, Some(context.audit.id())).map_err(
                     |errors| {
                         let subject =
@@ -229,7 +232,7 @@ impl Api {
                 NodeTarget::container_logs(path, &container, &options)
             }
         };
-        let node = self.node_address(&pod)?;
+        let node = self.pod_node_address(&pod)?;
         if route.subresource == "log" {
             return Ok(Handled::Upgraded(self.proxy.stream(&node, &target).await));
         }
@@ -237,13 +240,50 @@ impl Api {
         Ok(Handled::Session(answer))
     }
 
+    /// A path of a node that can be read, for those who may read all of it.
+    async fn node_path(
+        &self,
+        route: &ResourceRoute,
+        request: &Request<Incoming>,
+    ) -> Result<Handled, Status> {
+        let node = ResourceRoute { subresource: String::new(), ..clone_route(route) };
+        self.reader.get(&node)?;
+        let node = self.node_address(&route.name)?;
+        let path = request.uri().path();
+        // Three segments of ours and the node's name come first: `/api/v1/nodes/NAME/proxy`.
+        let path = path.match_indices('/').nth(5).and_then(|(at, _)| path.get(at..));
+        let path = path.unwrap_or("/");
+        let target = match long_target::query(request) {
+            "" => NodeTarget::raw(path),
+            query => NodeTarget::raw(&format!("{path}?{query}")),
+        };
+        Ok(Handled::Upgraded(self.proxy.get(&node, &target).await))
+    }
+
+    /// What the namespace says about the variables of sessions.
+    fn admit_exec(&self, route: &ResourceRoute, options: &PodExecOptions) -> Result<(), Status> {
+        let namespace = find("", "v1", "namespaces")
+            .and_then(|namespaces| self.reader.objects.cache(namespaces))
+            .and_then(|cache| cache.get(&ObjectKey::new("", &route.namespace)));
+        let Some(namespace) = namespace else { return Ok(()) };
+        let names = options.env.iter().map(ExecVar::name);
+        match exec_env::refusal(&namespace.document(), names) {
+            Some(why) => Err(Status::forbidden(route.status_target(), why)),
+            None => Ok(()),
+        }
+    }
+
     /// Where the kubelet of the pod's node listens.
-    fn node_address(&self, pod: &Value) -> Result<NodeAddress, Status> {
+    fn pod_node_address(&self, pod: &Value) -> Result<NodeAddress, Status> {
         let name = text(pod, "/spec/nodeName");
         if name.is_empty() {
             let pod = text(pod, "/metadata/name");
             return Err(Status::bad_request(format!("pod {pod} does not have a host assigned")));
         }
+        self.node_address(name)
+    }
+
+    fn node_address(&self, name: &str) -> Result<NodeAddress, Status> {
         let node = find("", "v1", "nodes")
             .and_then(|nodes| self.reader.objects.cache(nodes))
             .and_then(|cache| cache.get(&ObjectKey::new("", name)))
@@ -251,9 +291,10 @@ impl Api {
             .document();
         let addresses = items(&node, "/status/addresses");
         let of_kind = |kind: &str| addresses.iter().find(|address| at(address, "/type") == kind);
-        let host = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"]
-            .into_iter()
-            .find_map(|kind| of_kind(kind)?.get("address")?.as_str())
+        let host = self
+            .node_address_types
+            .iter()
+            .find_map(|kind| of_kind(kind.name())?.get("address")?.as_str())
             .ok_or_else(|| Status::internal(format!("node {name:?} has no address")))?;
         let port = at(&node, "/status/daemonEndpoints/kubeletEndpoint/Port").as_u64();
         let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(KUBELET_PORT);

@@ -67,7 +67,9 @@ fn still_good(pair: &Issued, authority: &Authority, subject: &Subject<'_>, now: 
         Usage::Server(names) => names.iter().all(|name| covers(&parsed, name)),
     };
     let validity = Validity::of(&parsed);
+    let of_user = parsed.subject().iter_common_name().next();
     names_covered
+        && of_user.and_then(|name| name.as_str().ok()) == Some(subject.name)
         && !validity.ends_soon(now)
         && validity.not_before <= now
         && parsed.verify_signature(Some(ca.public_key())).is_ok()

@@ -4,6 +4,43 @@ use std::{fmt, net::IpAddr};
 
 use rustls_pki_types::{InvalidDnsNameError, ServerName};
 
+/// A kind of address in the status of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeAddressType {
+    /// A DNS name that is good everywhere.
+    ExternalDns,
+    /// An IP address that is good everywhere.
+    ExternalIp,
+    /// What the machine calls itself.
+    Hostname,
+    /// A DNS name that is good in the cluster.
+    InternalDns,
+    /// An IP address that is good in the cluster.
+    InternalIp,
+}
+
+impl NodeAddressType {
+    /// As Kubernetes tries them unless it is told otherwise.
+    pub const USUAL: [Self; 5] =
+        [Self::Hostname, Self::InternalDns, Self::InternalIp, Self::ExternalDns, Self::ExternalIp];
+
+    /// As statuses and flags call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ExternalDns => "ExternalDNS",
+            Self::ExternalIp => "ExternalIP",
+            Self::Hostname => "Hostname",
+            Self::InternalDns => "InternalDNS",
+            Self::InternalIp => "InternalIP",
+        }
+    }
+
+    /// The type of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::USUAL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 /// The endpoint of one node, taken from its object in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeAddress {

@@ -52,6 +52,11 @@ impl NodeTarget {
         Self(with_query(path, options.kubelet_parameters()))
     }
 
+    /// Any path of the node, which begins with a slash, as the client escaped it.
+    pub(crate) fn raw(path_and_query: &str) -> Self {
+        Self(path_and_query.to_owned())
+    }
+
     /// The text as it goes on the wire; it must not be logged.
     pub(crate) fn expose(&self) -> &str {
         &self.0

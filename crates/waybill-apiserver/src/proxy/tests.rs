@@ -26,7 +26,10 @@ use waybill_api::{
     gates::{FeatureGate, FeatureGates},
 };
 use waybill_core::id::AuditId;
-use waybill_stream::long_target::{HTTP1_BUFFER, LongTargetIo, REQUEST_LINE_LIMIT, query};
+use waybill_stream::{
+    long_target::{HTTP1_BUFFER, LongTargetIo, REQUEST_LINE_LIMIT, query},
+    splice::{EndCause, IdleLimits, StreamEnd},
+};
 
 use super::{
     NodeProxy, ProxyBody, ProxyLimits,
@@ -34,7 +37,6 @@ use super::{
     exec::ExecPlan,
     fake_node::{Authority, FakeNode, Script, Seen},
     options::PodLogOptions,
-    splice::{EndCause, IdleLimits, StreamEnd},
     target::{NodeTarget, PodPath},
 };
 

@@ -19,6 +19,7 @@ use waybill_api::{
 };
 
 use super::{AnonymousAccess, Config, Server, StoreConfig};
+use crate::proxy::address::NodeAddressType;
 
 /// `admin` may do everything, `alice` nothing.
 const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nalice-token,alice,2,\"devs\"\n";
@@ -79,5 +80,6 @@ fn config(dir: &Path) -> Config {
         strict_audit: false,
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
+        node_address_types: NodeAddressType::USUAL.to_vec(),
     }
 }

@@ -22,8 +22,6 @@ use crate::engine::{EngineError, State};
 
 /// What cannot be killed within this time hangs in the kernel.
 const KILL_LIMIT: Duration = Duration::from_secs(60);
-/// What status tells about a program that could not be started, as other runtimes do.
-const START_ERROR_CODE: i32 = 128;
 
 impl Cri {
     pub(super) async fn start_container(self: Arc<Self>, id: String) -> Result<()> {
@@ -38,12 +36,8 @@ impl Cri {
             )));
         }
         if let Err(error) = self.engine.start(&id).await {
-            let code = match &error {
-                EngineError::Exec(fault) => fault.code,
-                _ => START_ERROR_CODE,
-            };
             let error = CriError::from(error);
-            let failed = StartError { at: self.now(), code, message: Chain(&error).to_string() };
+            let failed = StartError { at: self.now(), message: Chain(&error).to_string() };
             self.change_container(&container, |record| record.start_error = Some(failed))?;
             self.tell(&id, ContainerEventType::ContainerStoppedEvent);
             return Err(error);

@@ -15,6 +15,9 @@ use super::{
 };
 use crate::engine::{Exit, ExitCause, State};
 
+/// For a program that could not be started, as kubelets know it from containerd.
+const START_ERROR_CODE: i32 = 128;
+
 /// Where a container stands, as CRI tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
@@ -45,7 +48,7 @@ impl Standing {
         if let Some(error) = &record.start_error {
             return Self {
                 finished_at: error.at,
-                exit_code: error.code,
+                exit_code: START_ERROR_CODE,
                 reason: "StartError",
                 message: error.message.clone(),
                 ..Self::new(ContainerState::ContainerExited)
@@ -256,12 +259,12 @@ mod tests {
 
     #[test]
     fn a_failed_start_is_an_end() {
-        let error = StartError { at: 9, code: 127, message: "no such file".into() };
+        let error = StartError { at: 9, message: "no such file".into() };
         let record = ContainerRecord { start_error: Some(error), ..record() };
         let standing = Standing::of(&record, Some(&State::Created));
         assert_eq!(standing.state, ContainerState::ContainerExited);
         let told = (standing.finished_at, standing.exit_code, standing.reason);
-        assert_eq!(told, (9, 127, "StartError"));
+        assert_eq!(told, (9, 128, "StartError"));
     }
 
     /// D9: the verbose status names variables, shows no value, and is silent about hidden names.

@@ -106,6 +106,7 @@ impl Cri {
                     target_pid,
                     machine: &cri.machine,
                 };
+                volumes::make_host_paths(&config.mounts)?;
                 let mut spec = plan.spec()?;
                 let env = plan.environment(variables)?;
                 let working_dir = plan.working_dir()?;

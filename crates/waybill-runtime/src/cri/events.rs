@@ -82,6 +82,8 @@ impl Cri {
                 exit = exits.recv() => exit,
             };
             match exit {
+                // A container that never ran has not stopped; a start that failed is told by itself.
+                Ok((_, exit)) if exit.started_at.is_none() => {}
                 Ok((id, exit)) => {
                     info!(container = id, code = exit.code, cause = ?exit.cause, "container ended");
                     self.tell(&id, ContainerEventType::ContainerStoppedEvent);

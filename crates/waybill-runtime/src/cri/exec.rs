@@ -18,7 +18,7 @@ use super::{
     Cri,
     error::{CriError, Result},
 };
-use crate::engine::{EngineError, ExecRequest, ProcessIo, Session};
+use crate::engine::{EngineError, ExecRequest, ExitCause, ProcessIo, Session};
 
 /// What one stream of ExecSync may bring; more is dropped (CVE-2022-1708).
 const OUTPUT_BYTES: usize = 16 << 20;
@@ -59,9 +59,9 @@ impl Cri {
         };
         let process = session.process.clone();
         if limit == 0 {
-            return collect(session).await;
+            return collect(&container, session).await;
         }
-        match timeout(Duration::from_secs(limit), collect(session)).await {
+        match timeout(Duration::from_secs(limit), collect(&container, session)).await {
             Ok(response) => response,
             Err(_) => {
                 process.kill().await?;
@@ -72,44 +72,36 @@ impl Cri {
 
     /// Parks an exec session and returns its URL. The variables wait with it, in memory (EXEC-10).
     pub(super) fn exec_url(&self, request: CriExecRequest) -> Result<String> {
-        let streams = Streams {
-            stdin: request.stdin,
-            stdout: request.stdout,
-            stderr: request.stderr,
-            tty: request.tty,
-        };
+        let CriExecRequest { stdin, stdout, stderr, tty, .. } = request;
+        let streams = Streams { stdin, stdout, stderr, tty };
         let container = self.streamable(&request.container_id, streams)?;
         let record = self.store.container(&container)?.record();
         let has_term = record.env_names.iter().any(|name| name == "TERM");
         let exec = ExecRequest {
             session: new_session(),
             argv: argv(request.cmd)?,
-            env: session_env(request.envs, request.tty && !has_term)?,
+            env: session_env(request.envs, tty && !has_term)?,
             runtime_env: self.runtime_env()?,
-            tty: request.tty,
-            stdin: request.stdin,
-            stdout: request.stdout,
-            stderr: request.stderr,
+            tty,
+            stdin,
+            stdout,
+            stderr,
         };
         Ok(self.streaming.exec_url(&container, exec)?)
     }
 
     /// Parks an attachment to a container's own process and returns its URL.
     pub(super) fn attach_url(&self, request: &AttachRequest) -> Result<String> {
-        let streams = Streams {
-            stdin: request.stdin,
-            stdout: request.stdout,
-            stderr: request.stderr,
-            tty: request.tty,
-        };
+        let AttachRequest { stdin, stdout, stderr, tty, .. } = *request;
+        let streams = Streams { stdin, stdout, stderr, tty };
         let container = self.streamable(&request.container_id, streams)?;
         let config = self.store.container(&container)?.record().config;
-        if request.tty != config.tty {
+        if tty != config.tty {
             let (is, asked) = if config.tty { ("a", "none") } else { ("no", "one") };
             let reason = format!("the container has {is} terminal, the request asks for {asked}");
             return Err(CriError::invalid(reason));
         }
-        if request.stdin && !config.stdin {
+        if stdin && !config.stdin {
             return Err(CriError::invalid("the container was created without stdin"));
         }
         Ok(self.streaming.attach_url(&container, streams)?)
@@ -178,7 +170,7 @@ fn new_session() -> String {
 }
 
 /// Reads both streams and waits for the end.
-async fn collect(session: Session) -> Result<ExecSyncResponse> {
+async fn collect(container: &str, session: Session) -> Result<ExecSyncResponse> {
     let Session { io, process } = session;
     let (stdout, stderr) = match io {
         ProcessIo::Pipes { stdout, stderr, .. } => (stdout, stderr),
@@ -197,6 +189,10 @@ async fn collect(session: Session) -> Result<ExecSyncResponse> {
             _ = &mut reading => process.wait().await?,
         }
     };
+    if exit.cause == ExitCause::MonitorLost {
+        // The command was killed with it, and its code would be ours.
+        return Err(EngineError::MonitorLost { id: container.to_owned() }.into());
+    }
     Ok(ExecSyncResponse { stdout: stdout.content, stderr: stderr.content, exit_code: exit.code })
 }
 

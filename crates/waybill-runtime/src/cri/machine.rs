@@ -9,6 +9,8 @@ use rustix::system::uname;
 pub(crate) struct Machine {
     /// Whether all controllers are in the one hierarchy of cgroup v2.
     pub(crate) unified: bool,
+    /// Whether containers are kept from devices that they were not given, also when they make nodes of them.
+    pub(crate) guards_devices: bool,
     /// Whether huge pages can be limited.
     pub(crate) hugetlb: bool,
     /// Whether swap can be limited.
@@ -23,7 +25,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look_up() -> Self {
+    pub(crate) fn look_up(guards_devices: bool) -> Self {
         let cgroup = Path::new("/sys/fs/cgroup");
         let controllers = fs::read_to_string(cgroup.join("cgroup.controllers")).ok();
         let unified = controllers.is_some();
@@ -35,6 +37,7 @@ impl Machine {
         let last = fs::read_to_string("/proc/sys/kernel/cap_last_cap");
         Self {
             unified,
+            guards_devices,
             hugetlb: has("hugetlb"),
             swap: if unified {
                 Path::new("/proc/swaps").exists()
@@ -64,6 +67,7 @@ impl Machine {
     pub(crate) fn plain() -> Self {
         Self {
             unified: true,
+            guards_devices: true,
             hugetlb: true,
             swap: true,
             selinux: false,
@@ -89,6 +93,6 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_looked_up() {
-        assert!(!Machine::look_up().hostname.is_empty());
+        assert!(!Machine::look_up(true).hostname.is_empty());
     }
 }

@@ -109,7 +109,6 @@ pub(crate) struct RecordedUser {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StartError {
     pub(crate) at: i64,
-    pub(crate) code: i32,
     pub(crate) message: String,
 }
 

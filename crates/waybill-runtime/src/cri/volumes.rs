@@ -1,5 +1,6 @@
-//! Volumes whose mounts must not pass through, or in one direction only.
+//! What is done on the machine for the volumes of a container.
 //!
+//! Some of them are such whose mounts must not pass through, or in one direction only.
 //! libcontainer 0.7 gives every mount of a container the propagation of the root and drops what the
 //! specification says about a single one. So a volume is bound to a place of ours first, with the
 //! propagation that it asked for, and the container gets it from there.
@@ -15,11 +16,22 @@ use rustix::{
     mount::{MountPropagationFlags, UnmountFlags, mount_bind_recursive, mount_change, unmount},
 };
 
+use waybill_proto::cri;
+
 use super::{
     error::{CriError, Result},
     record,
     spec::Sharing,
 };
+
+/// Makes host paths that do not exist, as directories: kubelets leave that to the runtime, for a `hostPath` without a type.
+pub(crate) fn make_host_paths(mounts: &[cri::Mount]) -> Result<()> {
+    let paths = mounts.iter().map(|mount| Path::new(&mount.host_path));
+    for path in paths.filter(|path| path.is_absolute() && !path.exists()) {
+        fs::create_dir_all(path).map_err(CriError::io("make the host path", path))?;
+    }
+    Ok(())
+}
 
 /// Binds the volumes of a container below `directory`, where they need it, and changes the sources in
 /// `spec` accordingly. `is_volume` tells the request's mounts from ours.

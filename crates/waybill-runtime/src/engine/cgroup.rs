@@ -4,41 +4,34 @@
 //! has the same path in all of them. Which processes belong to a container or session is asked of the unified
 //! hierarchy alone; the older ones only hold limits.
 
+mod devices;
+mod hierarchies;
+mod session;
 mod stats;
+mod tree;
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
-    os::fd::OwnedFd,
+    io::{self, Read},
+    os::fd::{AsFd, OwnedFd},
     path::{Component, Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use libcgroups::common::{CgroupConfig, CgroupManager, ControllerOpt, create_cgroup_manager};
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat},
+    fs::{Mode, OFlags},
     io::Errno,
-    process::{Pid, Signal, kill_process},
 };
 
-use super::MemoryStats;
-
-/// The hierarchies of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Hierarchies {
-    unified: PathBuf,
-    /// Empty on a machine that has the unified one only.
-    legacy: Vec<Legacy>,
-}
-
-/// A hierarchy of cgroup v1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Legacy {
-    mount: PathBuf,
-    controllers: Vec<String>,
-}
+use self::tree::{is_populated, kill_below, remove_tree};
+pub(super) use self::{
+    hierarchies::Hierarchies,
+    session::{SessionCgroup, kill_session},
+};
+use super::{MemoryStats, sys};
 
 /// A container's cgroup, in all hierarchies.
 #[derive(Clone, Debug)]
@@ -48,76 +41,26 @@ pub(super) struct Cgroup {
     path: PathBuf,
 }
 
-impl Hierarchies {
-    /// Finds them; an error when there is no unified one, because sessions live there.
-    pub(super) fn detect() -> io::Result<Self> {
-        Self::parse(&fs::read_to_string("/proc/self/mountinfo")?).ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::Unsupported,
-                "no cgroup v2 hierarchy is mounted; mount one at /sys/fs/cgroup, or at /sys/fs/cgroup/unified beside v1",
-            )
-        })
-    }
-
-    fn parse(mountinfo: &str) -> Option<Self> {
-        let mut unified = None;
-        let mut legacy = Vec::new();
-        for line in mountinfo.lines() {
-            let Some((head, tail)) = line.split_once(" - ") else { continue };
-            let Some(mount) = head.split(' ').nth(4).filter(|at| at.starts_with("/sys/fs/cgroup"))
-            else {
-                continue;
-            };
-            let mut tail = tail.split(' ');
-            match tail.next() {
-                Some("cgroup2") if unified.is_none() => unified = Some(PathBuf::from(mount)),
-                Some("cgroup") => legacy.push(Legacy {
-                    mount: PathBuf::from(mount),
-                    controllers: tail
-                        .nth(1)
-                        .unwrap_or_default()
-                        .split(',')
-                        .map(str::to_owned)
-                        .collect(),
-                }),
-                _ => {}
-            }
-        }
-        Some(Self { unified: unified?, legacy })
-    }
-
-    fn legacy_with(&self, controller: &str) -> Option<&Path> {
-        self.legacy
-            .iter()
-            .find(|legacy| legacy.controllers.iter().any(|name| name == controller))
-            .map(|legacy| legacy.mount.as_path())
-    }
-
-    /// The names by which older hierarchies are mounted.
-    pub(super) fn legacy_names(&self) -> impl Iterator<Item = &str> {
-        self.legacy.iter().filter_map(Legacy::name)
-    }
-
-    /// Whether there is such a cgroup, relative to the root.
-    pub(super) fn has(&self, path: &Path) -> bool {
-        self.unified.join(path).exists()
-    }
-
-    /// Whether the unified hierarchy is the only one.
-    pub(super) fn is_unified(&self) -> bool {
-        self.legacy.is_empty()
-    }
-
-    fn roots(&self) -> impl Iterator<Item = &Path> {
-        [self.unified.as_path()]
-            .into_iter()
-            .chain(self.legacy.iter().map(|legacy| legacy.mount.as_path()))
-    }
+/// What keeps containers from devices that they were not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeviceGuard {
+    /// The controller of cgroup v1, which is set with the other limits.
+    Controller,
+    /// A program of ours in each container's cgroup.
+    Program,
+    /// A kernel without the controller that takes no programs from us.
+    Nothing,
 }
 
-impl Legacy {
-    fn name(&self) -> Option<&str> {
-        self.mount.file_name()?.to_str()
+impl DeviceGuard {
+    pub(super) fn of(hierarchies: &Hierarchies) -> Self {
+        if hierarchies.legacy_with("devices").is_some() {
+            Self::Controller
+        } else if sys::can_guard_devices() {
+            Self::Program
+        } else {
+            Self::Nothing
+        }
     }
 }
 
@@ -184,6 +127,11 @@ impl Cgroup {
     /// Opens what reports [`PollFlags::PRI`] when it became empty or populated.
     pub(super) fn open_events(&self) -> io::Result<File> {
         File::open(self.unified().join("cgroup.events"))
+    }
+
+    /// Has a program keep its processes from all devices but those that the rules allow.
+    pub(super) fn guard_devices(&self, rules: &[LinuxDeviceCgroup]) -> io::Result<()> {
+        sys::guard_devices(self.open()?.as_fd(), &devices::program(rules))
     }
 
     /// Applies limits; what is not named stays as it is.
@@ -316,170 +264,9 @@ impl Cgroup {
     }
 }
 
-/// The cgroup of an exec session.
-#[derive(Debug)]
-pub(super) struct SessionCgroup {
-    parent: OwnedFd,
-    name: String,
-    directory: OwnedFd,
-    events: OwnedFd,
-}
-
-impl SessionCgroup {
-    pub(super) fn name_of(session: &str) -> String {
-        format!("exec-{session}")
-    }
-
-    /// Makes it below `parent`, a container's directory in the unified hierarchy.
-    pub(super) fn create(parent: &OwnedFd, session: &str) -> io::Result<Self> {
-        let name = Self::name_of(session);
-        let parent = parent.try_clone()?;
-        mkdirat(&parent, &name, Mode::from_raw_mode(0o755))?;
-        match Self::open_parts(&parent, &name) {
-            Ok((directory, events)) => Ok(Self { parent, name, directory, events }),
-            Err(error) => {
-                let _ = unlinkat(&parent, &name, AtFlags::REMOVEDIR);
-                Err(error)
-            }
-        }
-    }
-
-    fn open_parts(parent: &OwnedFd, name: &str) -> io::Result<(OwnedFd, OwnedFd)> {
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let directory = openat(parent, name, flags, Mode::empty())?;
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let events = openat(&directory, "cgroup.events", flags, Mode::empty())?;
-        Ok((directory, events))
-    }
-
-    /// To fork into.
-    pub(super) fn directory(&self) -> &OwnedFd {
-        &self.directory
-    }
-
-    /// Reports [`PollFlags::PRI`] when it became empty or populated.
-    pub(super) fn events(&self) -> &OwnedFd {
-        &self.events
-    }
-
-    /// Removes it if no process lives in it; false if one does.
-    pub(super) fn remove_if_empty(&self) -> io::Result<bool> {
-        let mut buffer = [0; 256];
-        let count = rustix::io::pread(&self.events, &mut buffer, 0)?;
-        if has_populated(buffer.get(..count).unwrap_or_default()) {
-            return Ok(false);
-        }
-        match unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => Ok(true),
-            Err(Errno::BUSY) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-/// Kills every process of a session, wherever it went. A session that is gone has none.
-pub(super) fn kill_session(container: &Cgroup, session: &str) -> io::Result<()> {
-    kill_below(&container.unified().join(SessionCgroup::name_of(session)))
-}
-
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
-}
-
-fn kill_below(directory: &Path) -> io::Result<()> {
-    match OpenOptions::new().write(true).open(directory.join("cgroup.kill")) {
-        Ok(mut file) => file.write_all(b"1"),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if directory.exists() {
-                kill_one_by_one(directory)
-            } else {
-                Ok(())
-            }
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// For kernels before 5.14. A process that forks quicker than we read is met in the next round.
-fn kill_one_by_one(directory: &Path) -> io::Result<()> {
-    for _ in 0..100 {
-        if !is_populated(directory)? {
-            break;
-        }
-        for below in directories_below(directory)? {
-            let processes = fs::read_to_string(below.join("cgroup.procs")).unwrap_or_default();
-            for pid in processes.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
-    }
-    Ok(())
-}
-
-fn is_populated(directory: &Path) -> io::Result<bool> {
-    match fs::read(directory.join("cgroup.events")) {
-        Ok(events) => Ok(has_populated(&events)),
-        Err(error) if is_gone(&error) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-fn has_populated(events: &[u8]) -> bool {
-    events.split(|&byte| byte == b'\n').any(|line| line == b"populated 1")
-}
-
-/// A file of a cgroup that was removed while it was open reads as "no such device".
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
-}
-
-fn remove_tree(directory: &Path) -> io::Result<()> {
-    let below = match directories_below(directory) {
-        Err(error) if is_gone(&error) => return Ok(()),
-        below => below?,
-    };
-    below.iter().rev().try_for_each(|directory| remove_directory(directory))
-}
-
-/// The kernel lets go of a process a little later than it reports its end, so a busy cgroup is tried again.
-fn remove_directory(directory: &Path) -> io::Result<()> {
-    let mut pause = Duration::from_micros(500);
-    loop {
-        match fs::remove_dir(directory) {
-            Err(error) if is_gone(&error) => return Ok(()),
-            Err(error)
-                if error.raw_os_error() == Some(libc::EBUSY)
-                    && pause < Duration::from_millis(500) =>
-            {
-                std::thread::sleep(pause);
-                pause *= 2;
-            }
-            result => return result,
-        }
-    }
-}
-
-/// A directory and all below it, parents first.
-fn directories_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut all = vec![directory.to_owned()];
-    let mut at = 0;
-    while let Some(parent) = all.get(at).cloned() {
-        match fs::read_dir(&parent) {
-            Ok(entries) => {
-                for entry in entries {
-                    let entry = entry?;
-                    if entry.file_type()?.is_dir() {
-                        all.push(entry.path());
-                    }
-                }
-            }
-            Err(error) if at > 0 && is_gone(&error) => {}
-            Err(error) => return Err(error),
-        }
-        at += 1;
-    }
-    Ok(all)
 }
 
 /// Lets children of a v2 cgroup be limited. Best effort: a limit that then cannot be set is reported when it is set.
@@ -505,28 +292,7 @@ fn inherit_cpuset(parent: &Path, directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    const HYBRID: &str = "\
-25 1 0:5 / /sys/fs/cgroup rw - tmpfs tmpfs rw
-26 25 0:6 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:1 - cgroup cgroup rw,cpu,cpuacct
-27 25 0:7 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
-28 25 0:8 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
-29 25 0:8 / /mnt/other rw - cgroup2 cgroup2 rw
-";
-
-    #[test]
-    fn hierarchies_are_found_by_what_is_mounted() {
-        let hybrid = Hierarchies::parse(HYBRID).unwrap();
-        assert_eq!(hybrid.unified, Path::new("/sys/fs/cgroup/unified"));
-        assert_eq!(hybrid.legacy.len(), 2);
-        assert_eq!(hybrid.legacy_with("cpuacct"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
-        assert_eq!(hybrid.legacy_with("memory"), None);
-        let unified = "29 25 0:8 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
-        let unified = Hierarchies::parse(unified).unwrap();
-        assert!(unified.legacy.is_empty());
-        assert_eq!(Hierarchies::parse("25 1 0:5 / /sys/fs/cgroup rw - tmpfs tmpfs rw"), None);
-    }
+    use super::{hierarchies::tests::HYBRID, *};
 
     #[test]
     fn a_cgroup_path_is_absolute_and_plain() {
@@ -536,12 +302,5 @@ mod tests {
         for bad in ["/", "", "pods/a", "/pods/../..", "/.."] {
             assert!(!new(bad), "{bad}");
         }
-    }
-
-    #[test]
-    fn populated_is_read_from_its_own_line() {
-        assert!(has_populated(b"populated 1\nfrozen 0\n"));
-        assert!(!has_populated(b"populated 0\nfrozen 1\n"));
-        assert!(!has_populated(b"unpopulated 1\n"));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use serde::{Deserialize, Serialize};
 
 use super::{Exit, State, Stdio, settings::Settings};
@@ -73,6 +73,8 @@ pub(super) enum Request {
 pub(super) struct CreateRequest {
     pub(super) cgroup: PathBuf,
     pub(super) resources: Option<LinuxResources>,
+    /// What a program in the cgroup shall allow, where that is our part.
+    pub(super) device_rules: Option<Vec<LinuxDeviceCgroup>>,
     /// Where, for libcontainer, the container's own cgroups shall be put together.
     pub(super) cgroup_view: Option<PathBuf>,
     pub(super) stdio: Stdio,
@@ -109,6 +111,11 @@ pub(super) enum FromMonitor {
         number: u64,
         reply: Reply,
     },
+    /// Also to those who did not ask for the start.
+    Started {
+        pid: i32,
+        started_at: SystemTime,
+    },
     Exited(Exit),
     SessionExited {
         session: String,
@@ -144,6 +151,8 @@ pub(super) enum Reply {
 pub(super) enum Failure {
     /// The request makes no sense in this state.
     Refused(String),
+    /// The container was not started, or has ended or is about to.
+    NotRunning,
     Create(String),
     Exec {
         code: i32,

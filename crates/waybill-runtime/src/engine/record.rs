@@ -22,6 +22,8 @@ pub(super) const CONFIG: &str = "config.json";
 pub(super) const RECORD: &str = "record.json";
 pub(super) const EXIT: &str = "exit.json";
 pub(super) const MONITOR_SOCKET: &str = "monitor.sock";
+/// What the name of a file ends with that is not whole.
+pub(super) const HALF_WRITTEN: &str = ".new";
 /// From a container's run directory, where its monitor works.
 const SESSIONS_FROM_CONTAINER: &str = "../../sessions";
 
@@ -106,13 +108,28 @@ pub(super) fn names_of(names: impl Iterator<Item = EnvName>) -> Vec<Name> {
 
 /// Writes a file as a whole or not at all.
 pub(super) fn save<T: Serialize>(path: &Path, content: &T) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
+    let new = half_written(path);
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(&serde_json::to_vec(content)?)?;
     fs::rename(new, path)
+}
+
+/// Removes a file, and what is left of one whose writer died. Twice is fine.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    for file in [&half_written(path), path] {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+fn half_written(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(HALF_WRITTEN);
+    path.with_file_name(name)
 }
 
 /// Reads a file; `None` if there is none.

@@ -24,7 +24,7 @@ pub use self::exec::{Session, SessionProcess};
 use super::{
     Attachment, ContainerRequest, EngineError, ExecRequest, Exit, Kind, Namespaces, ProcessIo,
     SandboxRequest, SessionFilter, SessionRecord, Spawner, State, Stats,
-    cgroup::Hierarchies,
+    cgroup::{DeviceGuard, Hierarchies},
     clock,
     message::{Reply, Request},
     sessions::Sessions,
@@ -42,6 +42,7 @@ pub struct Engine {
     run_dir: PathBuf,
     spawner: Arc<Spawner>,
     hierarchies: Hierarchies,
+    device_guard: DeviceGuard,
     entries: Mutex<HashMap<String, Arc<Entry>>>,
     sessions: Sessions,
     exits: broadcast::Sender<(String, Exit)>,
@@ -57,12 +58,18 @@ impl Engine {
             sessions: Sessions::new(run_dir.join("sessions")),
             run_dir,
             spawner: Arc::new(spawner),
+            device_guard: DeviceGuard::of(&hierarchies),
             hierarchies,
             entries: Mutex::default(),
             exits: broadcast::channel(EXITS).0,
         });
         engine.recover().await?;
         Ok(engine)
+    }
+
+    /// Whether this machine keeps containers from devices that they were not given.
+    pub fn guards_devices(&self) -> bool {
+        self.device_guard != DeviceGuard::Nothing
     }
 
     /// Makes the namespaces of a sandbox and pins them. An id that exists is an error.

@@ -48,6 +48,10 @@ impl Sessions {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
+            // Its monitor died; one that lives and writes this very moment writes it again when the session ends.
+            if path.as_os_str().as_encoded_bytes().ends_with(record::HALF_WRITTEN.as_bytes()) {
+                let _ = fs::remove_file(&path);
+            }
             if path.extension().is_some_and(|kind| kind == "json") {
                 found.extend(record::load::<SessionFile>(&path).ok().flatten());
             }
@@ -110,11 +114,11 @@ impl Sessions {
         }
     }
 
-    /// Ends every session of a container whose monitor is gone.
-    pub(super) fn lose(&self, container: &str) {
+    /// Ends every session of a container that is gone, for this reason.
+    pub(super) fn lose(&self, container: &str, cause: ExitCause) {
         let filter = SessionFilter { container: Some(container.to_owned()), running: true };
         for record in self.list(&filter) {
-            self.end(&record.id, &lost_exit(&record));
+            self.end(&record.id, &Exit { cause, ..lost_exit(&record) });
         }
     }
 
@@ -191,7 +195,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let sessions = Sessions::new(directory.path().to_owned());
         let waiter = sessions.add(session(2)).unwrap();
-        sessions.lose("c0");
+        sessions.lose("c0", ExitCause::MonitorLost);
         sessions.end("s2", &exit());
         let exit = waiter.borrow().clone().unwrap();
         assert_eq!((exit.code, exit.cause), (137, ExitCause::MonitorLost));

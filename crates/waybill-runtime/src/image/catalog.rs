@@ -139,7 +139,7 @@ impl Catalog {
             // A digest says more than the tag beside it.
             let digest = name.with_digest(digest);
             let id = with(&|record| record.digests.contains(&digest))?;
-            return Some(Meaning::Digest(id, digest));
+            return Some(Meaning::Id(id));
         }
         let tagged = name.tagged()?;
         let id = with(&|record| record.names.contains(&tagged))?;
@@ -181,14 +181,12 @@ pub(super) enum Meaning {
     Id(Digest),
     /// By this name among perhaps others.
     Name(Digest, String),
-    /// By this repository digest among perhaps others.
-    Digest(Digest, String),
 }
 
 impl Meaning {
     pub(super) fn id(&self) -> Digest {
         match self {
-            Self::Id(id) | Self::Name(id, _) | Self::Digest(id, _) => *id,
+            Self::Id(id) | Self::Name(id, _) => *id,
         }
     }
 }

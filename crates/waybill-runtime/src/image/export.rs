@@ -26,7 +26,7 @@ pub(super) fn export(store: &Arc<Store>, wanted: &[String], to: impl Write) -> R
         })?;
         let names = match &meaning {
             Meaning::Name(_, name) => vec![name],
-            Meaning::Id(_) | Meaning::Digest(..) => record.names.iter().collect(),
+            Meaning::Id(_) => record.names.iter().collect(),
         };
         let names: Vec<ImageName> = names.iter().filter_map(|name| name.parse().ok()).collect();
         if let Some(known) = images.iter_mut().find(|image| image.id == meaning.id()) {

@@ -33,7 +33,7 @@ use waybill_core::chain::Chain;
 
 use self::locks::{BlobLocks, LayerLocks};
 use super::{
-    catalog::{Catalog, Meaning, Record},
+    catalog::{Catalog, Record},
     digest::Digest,
     error::{Doing, ImageError, Result},
     limits::Limits,
@@ -182,21 +182,8 @@ impl Store {
     /// Takes away a name, or the image if it was the last one or the image was named by its id.
     pub(super) fn remove(&self, text: &str) -> Result<()> {
         self.update(|catalog| {
-            let meaning = catalog.resolve(text)?;
-            let id = meaning.id();
-            let Some(record) = catalog.images.get_mut(&id) else { return Ok(()) };
-            let is_gone = match &meaning {
-                Meaning::Id(_) => true,
-                Meaning::Name(_, name) => record.names.remove(name) && record.names.is_empty(),
-                Meaning::Digest(_, digest) => {
-                    record.digests.remove(digest)
-                        && record.digests.is_empty()
-                        && record.names.is_empty()
-                }
-            };
-            if is_gone {
-                catalog.images.remove(&id);
-            }
+            let id = catalog.resolve(text)?.id();
+            catalog.images.remove(&id);
             Ok(())
         })?;
         self.collect()

@@ -4,6 +4,8 @@
 //! records at newlines: an extended attribute that holds one would be read as other records, such
 //! as the path of the file. It also takes names of any length into memory.
 
+mod extensions;
+
 use std::{
     io::{self, Read},
     ops::Range,
@@ -11,6 +13,7 @@ use std::{
 
 use tar::{EntryType, Header};
 
+use self::extensions::Extensions;
 use super::{
     error::{Doing, ImageError, Result},
     limits::HEADER_BYTES,
@@ -229,89 +232,6 @@ impl<R: Read> Read for Entries<R> {
     }
 }
 
-/// What stands before an entry and tells about it.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Extensions {
-    path: Option<Vec<u8>>,
-    link: Option<Vec<u8>>,
-    long_path: Option<Vec<u8>>,
-    long_link: Option<Vec<u8>>,
-    size: Option<u64>,
-    uid: Option<u64>,
-    gid: Option<u64>,
-    mtime: Option<Mtime>,
-    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-}
-
-impl Extensions {
-    /// Records are `<length> <key>=<value>\n`, where the length counts all of it.
-    fn read_records(&mut self, mut records: &[u8]) -> Result<()> {
-        while !records.is_empty() {
-            let (key, value, rest) =
-                split_record(records).ok_or_else(|| broken("a PAX record is malformed"))?;
-            self.set(key, value)?;
-            records = rest;
-        }
-        Ok(())
-    }
-
-    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let number = || {
-            let text = str::from_utf8(value).ok();
-            let number = text.and_then(|text| text.parse::<u64>().ok());
-            number.ok_or_else(|| broken("a size or owner in a PAX record is no number"))
-        };
-        match key {
-            b"path" => self.path = Some(value.to_vec()),
-            b"linkpath" => self.link = Some(value.to_vec()),
-            b"size" => self.size = Some(number()?),
-            b"uid" => self.uid = Some(number()?),
-            b"gid" => self.gid = Some(number()?),
-            b"mtime" => {
-                let time = parse_time(value).ok_or_else(|| broken("a time is malformed"))?;
-                self.mtime = Some(time);
-            }
-            _ if key.starts_with(b"GNU.sparse.") => {
-                return Err(broken("it holds a sparse file, which is not supported"));
-            }
-            _ => {
-                if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-                    self.xattrs.push((name.to_vec(), value.to_vec()));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn split_record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let space = records.iter().take(20).position(|byte| *byte == b' ')?;
-    let length: usize = str::from_utf8(records.get(..space)?).ok()?.parse().ok()?;
-    let (record, rest) = records.split_at_checked(length)?;
-    let record = record.get(space + 1..)?.strip_suffix(b"\n")?;
-    let equals = record.iter().position(|byte| *byte == b'=')?;
-    Some((record.get(..equals)?, record.get(equals + 1..)?, rest))
-}
-
-/// Seconds, perhaps negative, perhaps with a fraction.
-fn parse_time(value: &[u8]) -> Option<Mtime> {
-    let text = str::from_utf8(value).ok()?;
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let seconds: i64 = whole.parse().ok()?;
-    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let nanoseconds: u32 = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
-    if whole.starts_with('-') && nanoseconds > 0 {
-        // The kernel counts nanoseconds forward from a whole second.
-        return Some(Mtime {
-            seconds: seconds.checked_sub(1)?,
-            nanoseconds: 1_000_000_000 - nanoseconds,
-        });
-    }
-    Some(Mtime { seconds, nanoseconds })
-}
-
 fn device(header: &Header, path: &[u8]) -> Result<(u32, u32)> {
     let major = header.device_major().ok().flatten();
     let minor = header.device_minor().ok().flatten();
@@ -374,158 +294,4 @@ impl std::fmt::Display for Shown<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::image::testing::Tarball;
-
-    fn entries(archive: &[u8]) -> Result<Vec<(Entry, Vec<u8>)>> {
-        let mut reader = Entries::new(archive);
-        let mut entries = Vec::new();
-        while let Some(entry) = reader.next()? {
-            let mut content = Vec::new();
-            reader.read_to_end(&mut content).doing(|| READING)?;
-            entries.push((entry, content));
-        }
-        reader.drain().doing(|| READING)?;
-        Ok(entries)
-    }
-
-    #[test]
-    fn entries_come_with_their_attributes_and_contents() {
-        let archive = Tarball::new()
-            .directory("a/", 0o1777)
-            .file("a/b", b"content")
-            .symlink("a/c", "b")
-            .hard_link("a/d", "a/b")
-            .device("a/e", b'3', 1, 3)
-            .finish();
-        let entries = entries(&archive).unwrap();
-        let kinds: Vec<_> = entries.iter().map(|(entry, _)| entry.kind.clone()).collect();
-        let (b, ab) = (b"b".to_vec(), b"a/b".to_vec());
-        assert_eq!(
-            kinds,
-            [
-                Kind::Directory,
-                Kind::File,
-                Kind::Symlink { target: b },
-                Kind::HardLink { target: ab },
-                Kind::Character { major: 1, minor: 3 },
-            ]
-        );
-        assert_eq!(entries[0].0.mode, 0o1777);
-        assert_eq!(entries[1].1, b"content");
-        assert_eq!(entries[1].0.path, b"a/b");
-    }
-
-    #[test]
-    fn what_was_not_read_is_skipped() {
-        let archive = Tarball::new().file("a", &[7; 1000]).file("b", b"").file("c", b"x").finish();
-        let mut reader = Entries::new(archive.as_slice());
-        let mut paths = Vec::new();
-        while let Some(entry) = reader.next().unwrap() {
-            paths.extend(entry.path);
-        }
-        assert_eq!(paths, b"abc");
-    }
-
-    #[test]
-    fn long_names_come_by_either_way() {
-        let (path, target) = ("d/".repeat(300) + "f", "t".repeat(500));
-        for archive in [
-            Tarball::new().gnu_long(b'L', &path).gnu_long(b'K', &target).symlink("x", "y"),
-            Tarball::new().pax(&[("path", &path), ("linkpath", &target)]).symlink("x", "y"),
-        ] {
-            let entries = entries(&archive.finish()).unwrap();
-            assert_eq!(entries[0].0.path, path.as_bytes());
-            assert_eq!(entries[0].0.kind, Kind::Symlink { target: target.clone().into() });
-        }
-    }
-
-    #[test]
-    fn a_value_with_newlines_does_not_pass_for_other_records() {
-        let hostile = "x\n15 path=/etc/passwd\n";
-        let records = [("SCHILY.xattr.user.a", hostile), ("mtime", "12.5"), ("uid", "3000000")];
-        let archive = Tarball::new().pax(&records).file("good", b"").finish();
-        let entry = entries(&archive).unwrap().remove(0).0;
-        assert_eq!(entry.path, b"good");
-        assert_eq!(entry.xattrs, [(b"user.a".to_vec(), hostile.as_bytes().to_vec())]);
-        assert_eq!(entry.mtime, Mtime { seconds: 12, nanoseconds: 500_000_000 });
-        assert_eq!(entry.uid, 3_000_000);
-    }
-
-    #[test]
-    fn times_may_be_before_the_epoch_and_between_seconds() {
-        let check = |text: &str, seconds, nanoseconds| {
-            assert_eq!(parse_time(text.as_bytes()), Some(Mtime { seconds, nanoseconds }), "{text}");
-        };
-        check("5", 5, 0);
-        check("5.", 5, 0);
-        check("5.1234567891", 5, 123_456_789);
-        check("-1", -1, 0);
-        check("-1.25", -2, 750_000_000);
-        for bad in ["", ".5", "a", "1.-5", "1e9", "99999999999999999999"] {
-            assert_eq!(parse_time(bad.as_bytes()), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_size_of_pax_goes_before_the_header() {
-        let archive = Tarball::new().pax(&[("size", "600")]).file_of_size("a", b"", 0);
-        let archive = archive.raw(&[b'x'; 1024]).file("b", b"y").finish();
-        let entries = entries(&archive).unwrap();
-        assert_eq!(entries[0].1.len(), 600);
-        assert_eq!(entries[1].1, b"y");
-    }
-
-    #[test]
-    fn a_blank_number_is_zero() {
-        let blank = |header: &mut Header| {
-            header.as_mut_bytes()[100..124].fill(0);
-            header.as_mut_bytes()[136..148].fill(b' ');
-        };
-        let archive = Tarball::new().file_with("a", b"content", blank).finish();
-        let (entry, content) = entries(&archive).unwrap().remove(0);
-        assert_eq!((entry.mode, entry.uid, entry.gid, entry.mtime), (0, 0, 0, Mtime::default()));
-        assert_eq!(content, b"content");
-    }
-
-    #[test]
-    fn what_is_broken_is_said() {
-        let whole = Tarball::new().file("a", &[1; 700]).finish();
-        let check = |archive: &[u8], expected: &str| {
-            let error = entries(archive).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-        };
-        check(&whole[..100], "middle of a header");
-        check(&whole[..600], "middle of a file");
-        check(
-            b"no archive at all, but longer than a header".repeat(20).as_slice(),
-            "no tar archive",
-        );
-        check(&Tarball::new().pax(&[("path", "a")]).finish(), "without the file");
-        check(&Tarball::new().raw_pax(b"5 a=b\n").file("a", b"").finish(), "PAX record");
-        check(&Tarball::new().raw_pax(b"99 a=b\n").file("a", b"").finish(), "PAX record");
-        check(&Tarball::new().pax(&[("GNU.sparse.major", "1")]).finish(), "sparse");
-        check(&Tarball::new().pax(&[("uid", "4294967295")]).file("a", b"").finish(), "too large");
-        check(&Tarball::new().typed("a", b'S').finish(), "not supported");
-    }
-
-    #[test]
-    fn a_name_cannot_fill_the_memory() {
-        let huge = Tarball::new().gnu_long_of_size(b'L', HEADER_BYTES + 1).finish();
-        let error = entries(&huge).unwrap_err();
-        assert!(matches!(error, ImageError::Limit { .. }), "{error}");
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..2000), fix in any::<bool>()) {
-            if fix && bytes.len() >= 512 {
-                crate::image::testing::fix_sum(&mut bytes[..512]);
-            }
-            let _ = entries(&bytes);
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! Containers over CRI.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use tonic::Code;
 use waybill_proto::cri::{
@@ -13,18 +13,10 @@ use waybill_proto::cri::{
     security_profile::ProfileType,
 };
 
-use crate::cri_lab::{CriLab, container, sleeper};
+use crate::cri_lab::{CriLab, container, sleeper, with_context};
 
 fn stop(id: &str, timeout: i64) -> StopContainerRequest {
     StopContainerRequest { container_id: id.into(), timeout }
-}
-
-fn with_context(
-    config: ContainerConfig,
-    context: LinuxContainerSecurityContext,
-) -> ContainerConfig {
-    let linux = LinuxContainerConfig { resources: None, security_context: Some(context) };
-    ContainerConfig { linux: Some(linux), ..config }
 }
 
 #[tokio::test]
@@ -58,16 +50,30 @@ async fn a_container_is_created_runs_ends_and_goes() {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_exist_is_told_and_leaves_nothing() {
+async fn a_program_that_cannot_run_is_told_at_the_start_and_in_the_status() {
     let Some(lab) = CriLab::open().await else { return };
     let sandbox = lab.run_sandbox(lab.sandbox_config("none")).await;
-    let request = CreateContainerRequest {
-        pod_sandbox_id: sandbox.clone(),
-        config: Some(container("c", &["/no/such/program"])),
-        sandbox_config: None,
-    };
-    let refused = lab.runtime().await.create_container(request).await.unwrap_err();
-    assert!(refused.message().contains("/no/such/program"), "{}", refused.message());
+    let mut runtime = lab.runtime().await;
+    for (name, program, reason) in [
+        ("searched", "nope", "exec: \"nope\": executable file not found in $PATH"),
+        ("missing", "/no/such", "exec: \"/no/such\": no such file or directory"),
+        ("data", "/etc/passwd", "exec: \"/etc/passwd\": permission denied"),
+    ] {
+        let id = lab.create(&sandbox, container(name, &[program])).await;
+        let start = StartContainerRequest { container_id: id.clone() };
+        let refused = runtime.start_container(start.clone()).await.unwrap_err();
+        assert_eq!(refused.message(), reason);
+        let status = lab.status(&id).await;
+        assert_eq!(status.state(), ContainerState::ContainerExited);
+        assert_eq!((status.exit_code, status.reason.as_str()), (128, "StartError"));
+        assert_eq!(status.message, reason);
+        assert!(status.finished_at > 0);
+        let again = runtime.start_container(start).await.unwrap_err();
+        assert_eq!(again.code(), Code::FailedPrecondition);
+        runtime.stop_container(stop(&id, 1)).await.unwrap();
+        let remove = RemoveContainerRequest { container_id: id };
+        runtime.remove_container(remove).await.unwrap();
+    }
     lab.remove(&sandbox).await;
     lab.close().await;
 }
@@ -228,17 +234,16 @@ async fn mounts_are_made_and_protected_as_asked() {
     assert!(volume.join("file").exists());
     assert_eq!(lab.status(&id).await.mounts.len(), 2);
 
-    let missing = ContainerConfig {
-        mounts: vec![Mount { host_path: "/does/not/exist".into(), ..mount("/x", true) }],
-        ..sleeper("missing")
+    // Kubelets leave it to the runtime to make a host path.
+    let made = lab.path("made/by/the/runtime");
+    let config = ContainerConfig {
+        mounts: vec![Mount { host_path: made.display().to_string(), ..mount("/x", false) }],
+        ..sleeper("made")
     };
-    let request = CreateContainerRequest {
-        pod_sandbox_id: sandbox.clone(),
-        config: Some(missing),
-        sandbox_config: None,
-    };
-    let refused = lab.runtime().await.create_container(request).await.unwrap_err();
-    assert!(refused.message().contains("/does/not/exist"), "{}", refused.message());
+    let id = lab.create(&sandbox, config).await;
+    lab.start_container(&id).await;
+    lab.sh(&id, "touch /x/file").await;
+    assert!(made.join("file").exists());
     lab.remove(&sandbox).await;
     lab.close().await;
 }
@@ -400,6 +405,38 @@ async fn what_is_not_supported_is_refused_and_leaves_nothing() {
         let refused = lab.runtime().await.create_container(request).await.unwrap_err();
         assert_eq!(refused.code(), code, "{}", refused.message());
         assert!(refused.message().contains(text), "{}", refused.message());
+    }
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// Whatever was begun for a client that went away is there as a whole, and whoever comes next finds it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_is_made_to_the_end_when_its_client_goes_away() {
+    let Some(lab) = CriLab::open().await else { return };
+    let sandbox = lab.run_sandbox(lab.sandbox_config("left")).await;
+    for milliseconds in [0, 1, 2, 4, 8, 16, 32] {
+        let name = format!("c{milliseconds}");
+        let request = CreateContainerRequest {
+            pod_sandbox_id: sandbox.clone(),
+            config: Some(sleeper(&name)),
+            sandbox_config: None,
+        };
+        let mut gone = lab.runtime().await;
+        let asked = gone.create_container(request.clone());
+        let _ = tokio::time::timeout(Duration::from_millis(milliseconds), asked).await;
+        drop(gone);
+        // Waits for the one before, if it was begun; they are made one after the other in a sandbox.
+        let again = lab.runtime().await.create_container(request).await;
+        let mut found = lab.containers_named(&name).await;
+        let id = found.pop().expect("one of them is there");
+        assert!(found.is_empty(), "{found:?}");
+        match again {
+            Ok(created) => assert_eq!(created.into_inner().container_id, id),
+            Err(status) => assert_eq!(status.code(), Code::AlreadyExists, "{status:?}"),
+        }
+        lab.start_container(&id).await;
+        assert_eq!(lab.sh(&id, "echo here").await, "here");
     }
     lab.remove(&sandbox).await;
     lab.close().await;

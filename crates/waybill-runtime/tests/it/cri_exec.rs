@@ -14,7 +14,7 @@ use waybill_proto::{
     runtime::ListSessionsRequest,
 };
 
-use crate::cri_lab::{CriLab, sleeper};
+use crate::cri_lab::{CriLab, container, sleeper};
 
 fn request(id: &str, command: &[&str]) -> ExecRequest {
     ExecRequest {
@@ -191,6 +191,52 @@ async fn impossible_streams_are_refused() {
     let forward = PortForwardRequest { pod_sandbox_id: sandbox.clone(), port: vec![80] };
     let url = runtime.port_forward(forward).await.unwrap().into_inner().url;
     assert!(url.contains("/portforward/"), "{url}");
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// A command that meets a container which is just ending has its own code, dies with the container, or is
+/// refused; it never seems to have failed by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_for_a_container_that_is_ending_is_refused_as_such() {
+    let Some(lab) = CriLab::open().await else { return };
+    let sandbox = lab.run_sandbox(lab.sandbox_config("ends")).await;
+    for round in 0..8 {
+        let id = lab.create(&sandbox, container(&format!("c{round}"), &["sleep", "0.05"])).await;
+        lab.start_container(&id).await;
+        let mut runtime = lab.runtime().await;
+        let refused = loop {
+            let request =
+                ExecSyncRequest { container_id: id.clone(), cmd: vec!["true".into()], timeout: 0 };
+            match runtime.exec_sync(request).await {
+                Ok(response) => {
+                    let code = response.into_inner().exit_code;
+                    assert!(matches!(code, 0 | 137), "{code}");
+                }
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    }
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// Nobody knows how the command would have ended, so there is no code.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_whose_monitor_dies_has_no_exit_code() {
+    let Some(lab) = CriLab::open().await else { return };
+    let (sandbox, id) = lab.run("loses", sleeper("c")).await;
+    let mut runtime = lab.runtime().await;
+    let cmd = ["sh", "-c", "touch /tmp/here; sleep 1000"].map(str::to_owned).to_vec();
+    let request = ExecSyncRequest { container_id: id.clone(), cmd, timeout: 0 };
+    let running = tokio::spawn(async move { runtime.exec_sync(request).await });
+    lab.sh(&id, "while ! test -e /tmp/here; do sleep 0.01; done").await;
+    lab.kill_monitor(&id);
+    let status = running.await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::Internal, "{status:?}");
+    assert!(status.message().contains("monitor"), "{status:?}");
+    assert_eq!(lab.ended(&id).await.reason, "MonitorLost");
     lab.remove(&sandbox).await;
     lab.close().await;
 }

@@ -25,17 +25,7 @@ async fn an_image_is_imported_listed_exported_and_removed() {
     assert!(found[0].id.starts_with("sha256:") && found[0].size > 0);
     assert_eq!(found[0].repo_tags, [IMAGE]);
 
-    let mut stream = lab
-        .archives()
-        .await
-        .export(ExportRequest { image: IMAGE.into() })
-        .await
-        .unwrap()
-        .into_inner();
-    let mut archive = Vec::new();
-    while let Some(piece) = stream.message().await.unwrap() {
-        archive.extend(piece.data);
-    }
+    let archive = lab.export(IMAGE).await;
     let remove = || RemoveImageRequest { image: spec(IMAGE) };
     images.remove_image(remove()).await.unwrap();
     images.remove_image(remove()).await.unwrap();
@@ -49,6 +39,29 @@ async fn an_image_is_imported_listed_exported_and_removed() {
     assert!(response.info["info"].contains("imageSpec"));
     let usage = images.image_fs_info(ImageFsInfoRequest {}).await.unwrap().into_inner();
     assert!(usage.image_filesystems[0].used_bytes.as_ref().unwrap().value > 0);
+    lab.close().await;
+}
+
+/// As kubelets expect: one call, whichever of its names is given.
+#[tokio::test]
+async fn an_image_has_all_its_names_and_goes_with_them() {
+    let Some(lab) = CriLab::open().await else { return };
+    let mut images = lab.images().await;
+    let archive = lab.export(IMAGE).await;
+    let names = ["localhost/again:2", "localhost/again:3", IMAGE];
+    let list = || ListImagesRequest { filter: None };
+    for by_id in [true, false] {
+        for name in names {
+            lab.import(&archive, name).await;
+        }
+        let found = images.list_images(list()).await.unwrap().into_inner().images;
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].repo_tags, names);
+        let image = spec(if by_id { &found[0].id } else { "localhost/again:3" });
+        images.remove_image(RemoveImageRequest { image }).await.unwrap();
+        let left = images.list_images(list()).await.unwrap().into_inner().images;
+        assert!(left.is_empty(), "{left:?}");
+    }
     lab.close().await;
 }
 

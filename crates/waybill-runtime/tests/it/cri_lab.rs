@@ -14,14 +14,17 @@ use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 use waybill_proto::{
     cri::{
-        ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus,
+        Container, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus,
         ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ExecSyncResponse,
-        ImageSpec, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode,
-        NamespaceOption, PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest,
-        RunPodSandboxRequest, StartContainerRequest, image_service_client::ImageServiceClient,
+        ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+        LinuxSandboxSecurityContext, ListContainersRequest, NamespaceMode, NamespaceOption,
+        PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest,
+        StartContainerRequest, image_service_client::ImageServiceClient,
         runtime_service_client::RuntimeServiceClient,
     },
-    runtime::{ImportRequest, images_client::ImagesClient, sessions_client::SessionsClient},
+    runtime::{
+        ExportRequest, ImportRequest, images_client::ImagesClient, sessions_client::SessionsClient,
+    },
 };
 use waybill_runtime::{
     cri::{Config, Server},
@@ -35,7 +38,8 @@ pub(crate) const IMAGE: &str = "localhost/busybox:1";
 
 const APPLETS: &[&str] = &[
     "cat", "df", "echo", "env", "false", "grep", "head", "hostname", "id", "kill", "ls", "mkdir",
-    "mount", "nc", "ps", "pwd", "sh", "sleep", "stat", "test", "touch", "true", "wc", "yes",
+    "mknod", "mount", "nc", "ps", "pwd", "sh", "sleep", "stat", "test", "touch", "true", "wc",
+    "yes",
 ];
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -118,6 +122,16 @@ impl CriLab {
         let request = futures_util::stream::iter(messages);
         let response = self.archives().await.import(request).await.unwrap().into_inner();
         response.images.into_iter().flat_map(|image| image.names).collect()
+    }
+
+    pub(crate) async fn export(&self, image: &str) -> Vec<u8> {
+        let request = ExportRequest { image: image.into() };
+        let mut pieces = self.archives().await.export(request).await.unwrap().into_inner();
+        let mut archive = Vec::new();
+        while let Some(piece) = pieces.message().await.unwrap() {
+            archive.extend(piece.data);
+        }
+        archive
     }
 
     /// A sandbox with a network, IPC and host name of its own, whose containers have their own processes.
@@ -217,6 +231,23 @@ impl CriLab {
         self.runtime().await.remove_pod_sandbox(request).await.unwrap();
     }
 
+    /// Ids of all containers of this name.
+    pub(crate) async fn containers_named(&self, name: &str) -> Vec<String> {
+        let list = self.runtime().await.list_containers(ListContainersRequest::default()).await;
+        let containers = list.unwrap().into_inner().containers.into_iter();
+        let named = |it: &Container| it.metadata.as_ref().is_some_and(|it| it.name == name);
+        containers.filter(named).map(|container| container.id).collect()
+    }
+
+    /// As somebody with `kill -9` does.
+    pub(crate) fn kill_monitor(&self, id: &str) {
+        let directory = self.path("run/containers").canonicalize().unwrap().join(id);
+        for pid in processes_in(&directory) {
+            let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+    }
+
     /// Stops the runtime; fails if anything of it is left on the machine.
     pub(crate) async fn close(mut self) {
         self.stop().await;
@@ -253,6 +284,14 @@ pub(crate) fn container(name: &str, command: &[&str]) -> ContainerConfig {
         log_path: format!("{name}/0.log"),
         ..ContainerConfig::default()
     }
+}
+
+pub(crate) fn with_context(
+    config: ContainerConfig,
+    context: LinuxContainerSecurityContext,
+) -> ContainerConfig {
+    let linux = LinuxContainerConfig { resources: None, security_context: Some(context) };
+    ContainerConfig { linux: Some(linux), ..config }
 }
 
 fn busybox() -> Vec<u8> {

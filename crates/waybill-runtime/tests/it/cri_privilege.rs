@@ -6,19 +6,11 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
 };
 use waybill_proto::cri::{
-    AttachRequest, ContainerConfig, Device, LinuxContainerConfig, LinuxContainerSecurityContext,
-    Mount, MountPropagation, NamespaceMode, NamespaceOption,
+    AttachRequest, ContainerConfig, Device, LinuxContainerSecurityContext, Mount, MountPropagation,
+    NamespaceMode, NamespaceOption,
 };
 
-use crate::cri_lab::{CriLab, container, sleeper};
-
-fn with_context(
-    config: ContainerConfig,
-    context: LinuxContainerSecurityContext,
-) -> ContainerConfig {
-    let linux = LinuxContainerConfig { resources: None, security_context: Some(context) };
-    ContainerConfig { linux: Some(linux), ..config }
-}
+use crate::cri_lab::{CriLab, container, sleeper, with_context};
 
 #[tokio::test]
 async fn a_container_has_the_devices_it_asked_for() {
@@ -34,6 +26,19 @@ async fn a_container_has_the_devices_it_asked_for() {
     let (sandbox, id) = lab.run("device", config).await;
     assert_eq!(lab.sh(&id, "head -c 3 /dev/nothing | wc -c").await.trim(), "3");
     assert_eq!(lab.sh(&id, "stat -c %t:%T /dev/null /dev/nothing").await, "1:3\n1:5");
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+#[tokio::test]
+async fn a_container_makes_nodes_of_any_device_and_opens_only_its_own() {
+    let Some(lab) = CriLab::open().await else { return };
+    let (sandbox, id) = lab.run("nodes", sleeper("c")).await;
+    // One that its driver would let anybody open.
+    lab.sh(&id, "mknod /dev/mine c 1 3 && echo > /dev/mine && mknod /dev/loops c 10 237").await;
+    let refused = lab.exec(&id, &["head", "-c", "1", "/dev/loops"]).await;
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("Operation not permitted"), "{said}");
     lab.remove(&sandbox).await;
     lab.close().await;
 }

@@ -58,30 +58,47 @@ async fn a_signal_ends_a_container_with_its_number() {
     lab.close().await;
 }
 
+/// D9: swap is a file.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_does_not_exist_fails_the_creation_and_leaves_nothing() {
+async fn the_environment_is_locked_in_the_memory_of_the_monitor() {
     let Some(lab) = Lab::open().await else { return };
-    let error = lab.engine().create("no", lab.container("no", &["nope"])).await.unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("exec: \"nope\": executable file not found in $PATH"), "{text}");
-    let error = lab.engine().create("no", lab.container("no", &["/etc/plain"])).await.unwrap_err();
-    assert!(error.to_string().contains("permission denied"), "{error}");
+    lab.run("locked").await;
+    let status = fs::read_to_string(format!("/proc/{}/status", lab.monitor("locked"))).unwrap();
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+    assert_ne!(locked.trim(), "0 kB");
+    lab.kill_and_delete("locked").await;
     lab.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_the_kernel_refuses_fails_the_start() {
+async fn a_creation_that_fails_leaves_nothing() {
+    let Some(lab) = Lab::open().await else { return };
+    let mut request = lab.container("no", &["/bin/true"]);
+    request.spec.root_mut().as_mut().unwrap().set_path("/nowhere".into());
+    let error = lab.engine().create("no", request).await.unwrap_err();
+    assert!(matches!(error, EngineError::Create { .. }), "{error}");
+    assert!(lab.engine().containers().is_empty());
+    lab.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_cannot_run_fails_the_start() {
     let Some(lab) = Lab::open().await else { return };
     let script = lab.rootfs.join("bin/broken");
     fs::write(&script, "#!/bin/missing\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let engine = lab.engine();
-    engine.create("no", lab.container("no", &["/bin/broken"])).await.unwrap();
-    let Err(EngineError::Exec(fault)) = engine.start("no").await else { panic!() };
-    assert_eq!(fault.message, "exec: \"/bin/broken\": no such file or directory");
-    assert_eq!(fault.code, 127);
-    assert_eq!(engine.wait("no").await.unwrap().code, 127);
-    engine.delete("no").await.unwrap();
+    for (program, code, message) in [
+        ("nope", 127, "exec: \"nope\": executable file not found in $PATH"),
+        ("/etc/plain", 126, "exec: \"/etc/plain\": permission denied"),
+        ("/bin/broken", 127, "exec: \"/bin/broken\": no such file or directory"),
+    ] {
+        engine.create("no", lab.container("no", &[program])).await.unwrap();
+        let Err(EngineError::Exec(fault)) = engine.start("no").await else { panic!() };
+        assert_eq!((fault.code, fault.message.as_str()), (code, message));
+        assert_eq!(engine.wait("no").await.unwrap().code, code);
+        engine.delete("no").await.unwrap();
+    }
     lab.close().await;
 }
 

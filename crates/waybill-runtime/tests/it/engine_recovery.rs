@@ -1,11 +1,11 @@
 //! What survives the death of a runtime or a monitor.
 
-use std::time::Duration;
+use std::{fs, sync::Arc, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
 use waybill_runtime::engine::{ExitCause, SessionFilter, State};
 
-use crate::lab::{Lab, eventually, exec, variables};
+use crate::lab::{Lab, eventually, exec, unified, variables};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_runtime_finds_containers_that_run_and_exits_that_it_missed() {
@@ -82,7 +82,7 @@ async fn records_of_sessions_survive_the_runtime_and_hold_no_value() {
     assert_eq!(names, ["KUBERNETES_EXEC_AUDIT_ID", "TOKEN"]);
     assert_eq!(before[1].exit, Some(exit));
     let file = lab.run_dir().join(format!("sessions/{}.json", running.process.id()));
-    assert!(!std::fs::read_to_string(file).unwrap().contains("canary"));
+    assert!(!fs::read_to_string(file).unwrap().contains("canary"));
     drop(running);
     lab.stop_runtime();
     lab.start_runtime().await;
@@ -98,7 +98,7 @@ async fn records_of_sessions_survive_the_runtime_and_hold_no_value() {
 #[tokio::test(flavor = "multi_thread")]
 async fn monitors_that_die_at_any_moment_leave_nothing() {
     let Some(lab) = Lab::open().await else { return };
-    let lab = std::sync::Arc::new(lab);
+    let lab = Arc::new(lab);
     for round in 0..20_u64 {
         let id = format!("m{round}");
         let life = tokio::spawn({
@@ -127,7 +127,7 @@ async fn monitors_that_die_at_any_moment_leave_nothing() {
         }
         lab.engine().delete(&id).await.unwrap();
     }
-    std::sync::Arc::into_inner(lab).unwrap().close().await;
+    Arc::into_inner(lab).unwrap().close().await;
 }
 
 /// kill -9 of the runtime at random moments, again and again: no exit is lost and nothing is left.
@@ -159,5 +159,56 @@ async fn runtimes_that_die_at_any_moment_leave_nothing() {
         }
         engine.delete(&id).await.unwrap();
     }
+    lab.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_that_comes_back_during_a_start_hears_that_it_happened() {
+    let Some(mut lab) = Lab::open().await else { return };
+    lab.engine().create("box", lab.container("box", &["/bin/sleep", "1000"])).await.unwrap();
+    let cgroup = unified().join(lab.cgroup.strip_prefix("/").unwrap()).join("box");
+    let processes = || fs::read_to_string(cgroup.join("cgroup.procs")).unwrap();
+    eventually("who made it is gone", || processes().lines().count() == 1).await;
+    let first = Pid::from_raw(processes().trim().parse().unwrap()).unwrap();
+    // It cannot run the program until we let it.
+    kill_process(first, Signal::STOP).unwrap();
+    let engine = Arc::clone(lab.engine());
+    tokio::select! {
+        biased;
+        started = engine.start("box") => panic!("{started:?}"),
+        // Sent after the start, so that one was heard when this is answered.
+        reopened = engine.reopen_log("box") => reopened.unwrap(),
+    }
+    drop(engine);
+    lab.stop_runtime();
+    lab.start_runtime().await;
+    assert_eq!(lab.engine().state("box").unwrap(), State::Created);
+    kill_process(first, Signal::CONT).unwrap();
+    let runs = || matches!(lab.engine().state("box").unwrap(), State::Running { .. });
+    eventually("the runtime hears of the start", runs).await;
+    lab.kill_and_delete("box").await;
+    lab.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_written_records_of_the_dead_are_cleared_away() {
+    let Some(mut lab) = Lab::open().await else { return };
+    lab.stop_runtime();
+    let run = lab.run_dir();
+    let (container, sandbox) = (run.join("containers/c"), run.join("sandboxes/s"));
+    for directory in [&container, &sandbox] {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("record.json.new"), "{").unwrap();
+    }
+    let session = run.join("sessions/s.json.new");
+    fs::write(&session, "{").unwrap();
+    lab.start_runtime().await;
+    assert!(!container.exists() && !session.exists());
+    // A sandbox is cleared away by whoever asked for it.
+    lab.engine().remove_sandbox("s").await.unwrap();
+    assert!(!sandbox.exists());
+    lab.run("box").await;
+    fs::write(run.join("containers/box/exit.json.new"), "{").unwrap();
+    lab.kill_and_delete("box").await;
     lab.close().await;
 }

@@ -85,6 +85,20 @@ impl ChannelReader {
         Ok(None)
     }
 
+    /// The first of the next events that means anything; `None` if more must arrive.
+    pub(crate) fn find<E>(
+        &mut self,
+        input: &mut BytesMut,
+        mut meaning: impl FnMut(ChannelEvent) -> Result<Option<E>, ProtocolError>,
+    ) -> Result<Option<E>, ProtocolError> {
+        while let Some(event) = self.next(input)? {
+            if let Some(found) = meaning(event)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
     /// `None` if the piece alone says nothing, as a message without a channel does.
     fn piece(&mut self, piece: Piece) -> Result<Option<ChannelEvent>, ProtocolError> {
         let Piece { mut bytes, first, last } = piece;

@@ -1,12 +1,12 @@
 //! The flags that say where objects are kept.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{ffi::OsString, fmt, net::IpAddr, path::PathBuf};
 
 use anyhow::{Result, bail};
 use waybill_apiserver::{EtcdFiles, EtcdStore, StoreConfig};
 
-#[derive(clap::Args)]
-pub(super) struct StoreArgs {
+#[derive(Clone, clap::Args)]
+pub(crate) struct StoreArgs {
     /// Where objects are kept: `embedded`, or `etcd=URL[,URL…]`.
     #[arg(long, value_name = "STORE", default_value = "embedded", value_parser = Place::parse)]
     store: Place,
@@ -34,7 +34,7 @@ pub(super) struct StoreArgs {
 
 impl StoreArgs {
     /// What the flags mean together.
-    pub(super) fn config(self) -> Result<StoreConfig> {
+    pub(crate) fn config(self) -> Result<StoreConfig> {
         let identity = self.etcd_certfile.zip(self.etcd_keyfile);
         let tls = self.etcd_cafile.map(|ca| EtcdFiles { ca, identity });
         let user = self.etcd_user.zip(self.etcd_password_file);
@@ -62,6 +62,38 @@ impl StoreArgs {
         }
         Ok(StoreConfig::Etcd(EtcdStore { urls, tls, user }))
     }
+
+    /// The same flags, for another process.
+    pub(crate) fn flags(&self) -> Vec<OsString> {
+        let mut flags: Vec<OsString> = vec!["--store".into(), self.store.to_string().into()];
+        for (flag, file) in [
+            ("--etcd-cafile", &self.etcd_cafile),
+            ("--etcd-certfile", &self.etcd_certfile),
+            ("--etcd-keyfile", &self.etcd_keyfile),
+            ("--etcd-password-file", &self.etcd_password_file),
+        ] {
+            if let Some(file) = file {
+                flags.extend([flag.into(), file.into()]);
+            }
+        }
+        if let Some(user) = &self.etcd_user {
+            flags.extend(["--etcd-user".into(), user.into()]);
+        }
+        flags
+    }
+}
+
+impl Default for StoreArgs {
+    fn default() -> Self {
+        Self {
+            store: Place::Embedded,
+            etcd_cafile: None,
+            etcd_certfile: None,
+            etcd_keyfile: None,
+            etcd_user: None,
+            etcd_password_file: None,
+        }
+    }
 }
 
 fn crosses_the_network_bare(url: &str) -> bool {
@@ -76,6 +108,15 @@ enum Place {
     Embedded,
     /// At these URLs.
     Etcd(Vec<String>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded => f.write_str("embedded"),
+            Self::Etcd(urls) => write!(f, "etcd={}", urls.join(",")),
+        }
+    }
 }
 
 impl Place {
@@ -135,6 +176,17 @@ mod tests {
         let StoreConfig::Etcd(secure) = parse(line).unwrap() else { panic!("not etcd") };
         let files = secure.tls.unwrap();
         assert_eq!(files.identity, Some(("d".into(), "e".into())));
+    }
+
+    #[test]
+    fn flags_can_be_passed_on_as_they_came() {
+        let line = "--store etcd=https://a:1,https://b:1 --etcd-cafile c --etcd-certfile d \
+                    --etcd-keyfile e --etcd-password-file f --etcd-user u";
+        let given = Cli::try_parse_from(format!("waybill {line}").split_whitespace()).unwrap();
+        let flags = given.store.flags().into_iter().map(|flag| flag.into_string().unwrap());
+        let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(flags.collect::<Vec<_>>(), words);
+        assert_eq!(StoreArgs::default().flags(), ["--store", "embedded"]);
     }
 
     #[test]

@@ -55,6 +55,21 @@ pub(super) async fn import(
     }
 }
 
+/// Sends an archive that is in memory.
+pub(super) async fn import_bytes(
+    runtime: Runtime,
+    archive: Vec<u8>,
+    name: Option<String>,
+) -> Result<()> {
+    let first = ImportRequest { name: name.unwrap_or_default(), data: Vec::new() };
+    let pieces = archive
+        .chunks(PIECE)
+        .map(|piece| ImportRequest { name: String::new(), data: piece.to_vec() });
+    let requests: Vec<_> = [first].into_iter().chain(pieces).collect();
+    runtime.archives().import(stream::iter(requests)).await.map_err(told)?;
+    Ok(())
+}
+
 enum Source {
     Standard,
     File(File),

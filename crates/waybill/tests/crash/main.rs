@@ -1,13 +1,15 @@
 //! The server is killed under load, again and again, and so is etcd: what was acknowledged is there
-//! afterwards, versions never go back, and watches go on or say that they cannot.
+//! afterwards, versions never go back, and watches go on or say that they cannot. The same is done to the container
+//! runtime in a module of its own.
 //!
-//! `WAYBILL_CRASH_ROUNDS` sets the number of kills; `cargo xtask crash` does 200.
+//! `WAYBILL_CRASH_ROUNDS` sets the number of kills; `cargo xtask crash` does many.
 
 #![cfg(test)]
 
 mod client;
 mod etcd;
 mod ledger;
+mod runtime;
 mod writer;
 
 use std::{sync::Arc, time::Duration};

@@ -23,7 +23,7 @@ async fn check_echo(line: &str, headers: &str, answered: &str) {
     sent.unwrap();
     assert!(found == data);
     let bytes = u64::try_from(data.len()).unwrap();
-    let end = StreamEnd { from_client: bytes, from_node: bytes, cause: EndCause::Closed };
+    let end = StreamEnd { from_client: bytes, from_server: bytes, cause: EndCause::Closed };
     assert_eq!(server.end().await, end);
     node.all_closed().await;
 }
@@ -48,7 +48,7 @@ async fn a_node_that_closes_first_is_heard_out() {
     assert!(found == said);
     drop(client);
     let end = server.end().await;
-    assert_eq!((end.from_node, end.cause), (1 << 20, EndCause::Closed));
+    assert_eq!((end.from_server, end.cause), (1 << 20, EndCause::Closed));
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ const CONNECT: &[VerbRow] = &[("get", "get", Action::Connect), ("create", "post"
 
 fn subresource(sub: &ServedSubresource) -> Vec<(&'static str, Operation)> {
     let rows = match sub.name {
-        "exec" | "attach" | "portforward" => CONNECT,
+        "exec" | "attach" | "portforward" | "proxy" => CONNECT,
         _ => SUBRESOURCE,
     };
     Subject::new(sub.group, sub.version, sub.kind).operations(sub.verbs, rows)

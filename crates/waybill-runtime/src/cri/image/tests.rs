@@ -124,8 +124,7 @@ async fn an_image_goes_in_is_seen_and_goes_away() {
     for _ in 0..2 {
         client.remove_image(RemoveImageRequest { image: spec("other") }).await.unwrap();
     }
-    assert_eq!(fixture.images.list()[0].tags, ["docker.io/library/tool:1"]);
-    client.remove_image(RemoveImageRequest { image: spec(&image.id) }).await.unwrap();
+    assert!(fixture.images.list().is_empty());
     let request = ImageStatusRequest { image: spec("tool:1"), verbose: false };
     assert_eq!(client.image_status(request).await.unwrap().into_inner().image, None);
 }

@@ -75,8 +75,7 @@ const ALL: &[Capability] = &[
 
 /// The sets of a container; a privileged one has all that the kernel knows.
 ///
-/// On a machine with cgroup v2 alone nothing of ours keeps a container from the devices that it makes
-/// itself, so it makes none.
+/// Where nothing keeps a container from the devices whose nodes it makes itself, it makes none.
 pub(super) fn capabilities(
     request: &cri::Capability,
     privileged: bool,
@@ -97,7 +96,7 @@ pub(super) fn capabilities(
         }
         let mut asked = parsed(add, &known)?;
         asked.extend(&ambient);
-        if machine.unified {
+        if !machine.guards_devices {
             refuse_device_nodes(&asked)?;
             granted.remove(&Capability::Mknod);
         }
@@ -122,7 +121,10 @@ fn refuse_device_nodes(asked: &HashSet<Capability>) -> Result<()> {
         return Ok(());
     }
     let advice = "name the devices that the container needs, or make it privileged".to_owned();
-    Err(CriError::Unsupported { what: "the capability MKNOD on cgroup v2", advice })
+    Err(CriError::Unsupported {
+        what: "the capability MKNOD on a kernel that guards no devices",
+        advice,
+    })
 }
 
 fn is_all(name: &str) -> bool {
@@ -154,13 +156,12 @@ mod tests {
         }
     }
 
-    /// One with device cgroups, and this many capabilities.
-    fn legacy(last_capability: u32) -> Machine {
-        Machine { unified: false, last_capability, ..Machine::plain() }
+    fn machine(last_capability: u32) -> Machine {
+        Machine { last_capability, ..Machine::plain() }
     }
 
     fn granted(request: &cri::Capability) -> HashSet<Capability> {
-        let sets = capabilities(request, false, &legacy(40)).unwrap();
+        let sets = capabilities(request, false, &machine(40)).unwrap();
         assert_eq!(sets.bounding(), sets.effective());
         assert_eq!(sets.bounding(), sets.permitted());
         assert_eq!(sets.inheritable(), sets.ambient());
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn ambient_ones_are_in_every_set_unless_dropped() {
         let wanted = request(&[], &["SETUID"], &["NET_ADMIN", "SETUID"]);
-        let sets = capabilities(&wanted, false, &legacy(40)).unwrap();
+        let sets = capabilities(&wanted, false, &machine(40)).unwrap();
         let only = Some(HashSet::from([Capability::NetAdmin]));
         assert_eq!((sets.ambient(), sets.inheritable()), (&only, &only));
         assert!(sets.effective().as_ref().unwrap().contains(&Capability::NetAdmin));
@@ -199,32 +200,33 @@ mod tests {
 
     #[test]
     fn privileged_means_all_that_the_kernel_knows() {
-        let all = |last| capabilities(&request(&[], &["ALL"], &[]), true, &legacy(last)).unwrap();
+        let all = |last| capabilities(&request(&[], &["ALL"], &[]), true, &machine(last)).unwrap();
         assert_eq!(all(40).bounding().as_ref().unwrap().len(), 41);
         assert!(!all(37).bounding().as_ref().unwrap().contains(&Capability::Bpf));
     }
 
     #[test]
-    fn nobody_makes_device_nodes_where_no_cgroup_guards_them() {
-        let sets = capabilities(&request(&["ALL"], &[], &[]), false, &Machine::plain()).unwrap();
+    fn nobody_makes_device_nodes_where_nothing_guards_them() {
+        let machine = Machine { guards_devices: false, ..Machine::plain() };
+        let sets = capabilities(&request(&["ALL"], &[], &[]), false, &machine).unwrap();
         assert!(!sets.bounding().as_ref().unwrap().contains(&Capability::Mknod));
         for wanted in [request(&["MKNOD"], &[], &[]), request(&[], &[], &["CAP_MKNOD"])] {
-            let error = capabilities(&wanted, false, &Machine::plain()).unwrap_err().to_string();
+            let error = capabilities(&wanted, false, &machine).unwrap_err().to_string();
             assert!(
-                error.starts_with("the capability MKNOD on cgroup v2 is not supported"),
+                error.starts_with("the capability MKNOD on a kernel that guards no devices is not"),
                 "{error}"
             );
         }
-        let sets = capabilities(&request(&[], &[], &[]), true, &Machine::plain()).unwrap();
+        let sets = capabilities(&request(&[], &[], &[]), true, &machine).unwrap();
         assert!(sets.bounding().as_ref().unwrap().contains(&Capability::Mknod));
     }
 
     #[test]
     fn unknown_names_are_refused() {
         for wanted in [request(&["FLY"], &[], &[]), request(&[], &["FLY"], &[])] {
-            let error = capabilities(&wanted, false, &legacy(40)).unwrap_err();
+            let error = capabilities(&wanted, false, &machine(40)).unwrap_err();
             assert_eq!(error.to_string(), "this kernel has no capability \"FLY\"");
         }
-        assert!(capabilities(&request(&["BPF"], &[], &[]), false, &legacy(37)).is_err());
+        assert!(capabilities(&request(&["BPF"], &[], &[]), false, &machine(37)).is_err());
     }
 }

@@ -105,6 +105,10 @@ fn volume(mount_request: &cri::Mount, sharing: &Sharing, machine: &Machine) -> R
         )));
     }
     check_supported(mount_request, machine)?;
+    if !Path::new(&mount_request.host_path).is_absolute() {
+        let reason = format!("host_path {:?} of a mount is not absolute", mount_request.host_path);
+        return Err(CriError::invalid(reason));
+    }
     let source = fs::canonicalize(&mount_request.host_path)
         .map_err(CriError::io("find the host path of a mount", &mount_request.host_path))?;
     let propagation = match mount_request.propagation() {
@@ -247,6 +251,7 @@ mod tests {
     fn what_cannot_be_done_is_refused() {
         let cases = [
             cri::Mount { host_path: "/does/not/exist".into(), ..at("/a") },
+            cri::Mount { host_path: "tmp".into(), ..at("/a") },
             at(""),
             at("/a/../b"),
             cri::Mount { recursive_read_only: true, ..at("/a") },

@@ -13,7 +13,6 @@ use std::{
 
 use rustix::{
     fs::{Mode, OFlags},
-    io::Errno,
     process::{Gid, Rlimit, Uid},
     pty::OpenptFlags,
     thread::{CapabilitySet, CapabilitySets, ThreadNameSpaceType},
@@ -314,29 +313,6 @@ impl Program {
         })
     }
 
-    /// The fault that [`Program::execute`] would report, as far as can be told without executing.
-    pub(super) fn check(&self) -> Result<(), Fault> {
-        let mut found = false;
-        let fault = self.search(|candidate| {
-            let result = rustix::fs::stat(candidate).and_then(|stat| {
-                if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
-                    let flags = rustix::fs::AtFlags::EACCESS;
-                    rustix::fs::accessat(
-                        rustix::fs::CWD,
-                        candidate,
-                        rustix::fs::Access::EXEC_OK,
-                        flags,
-                    )
-                } else {
-                    Err(Errno::ACCESS)
-                }
-            });
-            found |= result.is_ok();
-            result.err().map_or(libc::ENOEXEC, Errno::raw_os_error)
-        });
-        if found { Ok(()) } else { Err(fault) }
-    }
-
     fn search(&self, mut attempt: impl FnMut(&CString) -> i32) -> Fault {
         let mut denied = false;
         for candidate in &self.candidates {
@@ -361,6 +337,11 @@ impl Step {
 }
 
 impl Fault {
+    /// Whether the container was in the way, and not the command.
+    pub(super) fn is_of_container(self) -> bool {
+        !matches!(self.step, Step::Directory | Step::Search | Step::Execute)
+    }
+
     /// What a shell returns for it.
     pub(super) fn code(self) -> i32 {
         match (self.step, self.errno) {

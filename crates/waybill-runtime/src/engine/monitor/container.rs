@@ -51,16 +51,72 @@ pub(super) enum Phase {
 
 impl Container {
     pub(super) fn state(&self) -> State {
-        match &self.phase {
-            Phase::Created | Phase::Starting { .. } => State::Created,
-            Phase::Running { started_at } => {
-                State::Running { pid: self.pid.as_raw_nonzero().get(), started_at: *started_at }
-            }
-            Phase::Ending { exit, .. } | Phase::Ended(exit) => State::Exited(exit.clone()),
-        }
+        self.phase.state(self.pid)
     }
 
     pub(super) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running { .. })
+    }
+
+    /// Whether the first process is dead or dying, also when we were not told yet. It lets go of its namespaces a
+    /// while before its parent and its pidfd tell.
+    pub(super) fn is_dying(&self) -> bool {
+        // Not reaped, or we would know, so its number is still its own.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
+        stat.map_or(true, |stat| is_exiting(&stat))
+    }
+}
+
+impl Phase {
+    /// What the runtime is told. It removes what it believes to have ended, so what is ending has not.
+    fn state(&self, pid: Pid) -> State {
+        let started_at = match self {
+            Self::Created | Self::Starting { .. } => None,
+            Self::Running { started_at } => Some(*started_at),
+            Self::Ending { exit, .. } => exit.started_at,
+            Self::Ended(exit) => return State::Exited(exit.clone()),
+        };
+        let pid = pid.as_raw_nonzero().get();
+        started_at.map_or(State::Created, |started_at| State::Running { pid, started_at })
+    }
+}
+
+/// From `/proc/<pid>/stat`: the kernel marks a process as the first thing when it exits.
+fn is_exiting(stat: &str) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    // A name in brackets may hold anything; the flags are the seventh field after it.
+    let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' '));
+    let flags = fields.and_then(|mut fields| fields.nth(6)?.parse::<u64>().ok());
+    flags.is_none_or(|flags| flags & PF_EXITING != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::ExitCause;
+
+    #[test]
+    fn a_container_has_ended_when_all_of_it_has() {
+        let exit = |started_at| Exit {
+            code: 0,
+            cause: ExitCause::Own,
+            started_at,
+            finished_at: SystemTime::UNIX_EPOCH,
+        };
+        let state = |phase: Phase| phase.state(Pid::INIT);
+        let ending = |started_at| Phase::Ending { exit: exit(started_at), events: None };
+        assert_eq!(state(ending(None)), State::Created);
+        let started_at = SystemTime::UNIX_EPOCH;
+        assert_eq!(state(ending(Some(started_at))), State::Running { pid: 1, started_at });
+        assert_eq!(state(Phase::Ended(exit(None))), State::Exited(exit(None)));
+    }
+
+    #[test]
+    fn a_process_that_exits_is_known_by_its_flags() {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        assert!(!is_exiting(&stat));
+        assert!(!is_exiting("7 (a) b) S 1 7 7 0 -1 4194560 0"));
+        assert!(is_exiting("7 (a) b) R 1 7 7 0 -1 4194564 0"));
+        assert!(is_exiting(""));
     }
 }

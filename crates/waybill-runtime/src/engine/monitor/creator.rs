@@ -15,13 +15,13 @@ use libcontainer::{
     syscall::syscall::SyscallType,
     workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError},
 };
-use oci_spec::runtime::{LinuxResources, Spec};
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources, Spec};
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use waybill_core::chain::Chain;
 
 use super::{
-    child::{self, Fault, Program},
+    child::{self, Program},
     view,
 };
 use crate::engine::{cgroup::Cgroup, environment::Block, settings::Settings, sys, wire};
@@ -39,6 +39,8 @@ pub(super) struct Plan {
     pub(super) settings: Settings,
     pub(super) cgroup: Cgroup,
     pub(super) resources: Option<LinuxResources>,
+    /// See `CreateRequest`.
+    pub(super) device_rules: Option<Vec<LinuxDeviceCgroup>>,
     pub(super) cgroup_view: Option<PathBuf>,
     pub(super) environment: Block,
     /// The container's ends, or `None` for a terminal.
@@ -58,12 +60,23 @@ pub(super) enum Outcome {
 
 /// Runs in the child and does not come back. The current directory is the container's run directory.
 pub(super) fn run(plan: Plan) -> ! {
-    let Plan { settings, cgroup, resources, cgroup_view, environment, stdio, outcome, status } =
-        plan;
+    let Plan {
+        settings,
+        cgroup,
+        resources,
+        device_rules,
+        cgroup_view,
+        environment,
+        stdio,
+        outcome,
+        status,
+    } = plan;
     let mut keep = vec![outcome.as_fd(), status.as_fd()];
     keep.extend(stdio.iter().flatten().map(OwnedFd::as_fd));
     let result = sys::close_all_but(&keep)
-        .and_then(|()| enter(&cgroup, resources.as_ref(), cgroup_view.as_deref()))
+        .and_then(|()| {
+            enter(&cgroup, resources.as_ref(), device_rules.as_deref(), cgroup_view.as_deref())
+        })
         .map_err(|error| format!("cannot enter the container's cgroups: {}", Chain(&error)))
         .and_then(|()| create(&settings, environment, stdio, status));
     let message = match result {
@@ -80,10 +93,14 @@ pub(super) fn run(plan: Plan) -> ! {
 fn enter(
     cgroup: &Cgroup,
     resources: Option<&LinuxResources>,
+    device_rules: Option<&[LinuxDeviceCgroup]>,
     view: Option<&Path>,
 ) -> io::Result<()> {
     if let Some(resources) = resources {
         cgroup.apply(resources)?;
+    }
+    if let Some(rules) = device_rules {
+        cgroup.guard_devices(rules)?;
     }
     child::enter_cgroups(&cgroup.entrances()?)?;
     view::hide_cgroups(cgroup, view)
@@ -162,13 +179,11 @@ impl Executor for Workload {
         sys::exit_now(fault.code())
     }
 
+    /// Whether the program can be executed is told at the start, as other runtimes do.
     fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
-        let invalid = ExecutorValidationError::ArgValidationError;
-        let program = self
-            .program(spec)
-            .ok_or_else(|| invalid("the container has no program to run".to_owned()))?;
-        let name = program.argv.first().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
-        program.check().map_err(|fault: Fault| invalid(fault.describe(&name, "")))
+        let missing = || "the container has no program to run".to_owned();
+        let program = self.program(spec);
+        program.map(drop).ok_or_else(|| ExecutorValidationError::ArgValidationError(missing()))
     }
 
     /// What libcontainer made of `config.json`, which holds no variables, is of no use.

@@ -87,8 +87,10 @@ impl Session {
             Program::new(argv, &environment).ok_or_else(|| invalid("no program is given"))?;
         let name = program.argv.first().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
 
-        let failed =
-            |error: io::Error| Failure::Refused(format!("cannot start a session: {error}"));
+        let failed = |error: io::Error| match container.is_dying() {
+            true => Failure::NotRunning,
+            false => Failure::Refused(format!("cannot start a session: {error}")),
+        };
         let cgroup =
             SessionCgroup::create(&container.cgroup_directory, &request.session).map_err(failed)?;
         let (stdio, theirs) = streams(container, &request).map_err(failed)?;
@@ -130,7 +132,10 @@ impl Session {
     }
 
     /// Reads what the child reports. The answer and its descriptors, once it is decided.
-    pub(super) fn progress(&mut self) -> Option<((u64, u64), Reply, Vec<OwnedFd>)> {
+    pub(super) fn progress(
+        &mut self,
+        container: &Container,
+    ) -> Option<((u64, u64), Reply, Vec<OwnedFd>)> {
         let Stage::Starting(starting) = &mut self.stage else { return None };
         loop {
             match starting.reader.read(starting.status.as_fd()) {
@@ -156,7 +161,11 @@ impl Session {
                 let message = fault.describe(&self.program, &self.cwd);
                 self.stage = Stage::Ended;
                 record::remove_session(&self.id);
-                let failure = Failure::Exec { code: fault.code(), message };
+                let failure = match fault.is_of_container() {
+                    true if container.is_dying() => Failure::NotRunning,
+                    true => Failure::Refused(message),
+                    false => Failure::Exec { code: fault.code(), message },
+                };
                 (asked_by, Reply::Failed(failure), Vec::new())
             }
         })

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use super::{Engine, Result, blocking, state_channel};
 use crate::engine::{
@@ -98,10 +98,19 @@ impl Entry {
         match answer {
             Some((Reply::Failed(failure), _)) => Err(self.failed(failure)),
             Some(answer) => Ok(answer),
-            None if matches!(self.state(), State::Exited(_)) => {
-                Err(self.wrong_state("exited", "it must not have ended"))
+            None => Err(self.silence().await),
+        }
+    }
+
+    /// Why a monitor does not answer: its container has ended, which we may hear of a little later, or it was killed.
+    async fn silence(&self) -> EngineError {
+        let mut state = self.watch();
+        let ended = state.wait_for(|state| matches!(state, State::Exited(_)));
+        match timeout(PATIENCE, ended).await {
+            Ok(Ok(state)) if !is_lost(&state) => {
+                self.wrong_state("exited", "it must not have ended")
             }
-            None => Err(EngineError::MonitorLost { id: self.id.clone() }),
+            _ => EngineError::MonitorLost { id: self.id.clone() },
         }
     }
 
@@ -112,6 +121,7 @@ impl Entry {
     fn failed(&self, failure: Failure) -> EngineError {
         match failure {
             Failure::Refused(reason) => EngineError::Refused { id: self.id.clone(), reason },
+            Failure::NotRunning => self.wrong_state("not running", "it must be"),
             Failure::Create(reason) => EngineError::Create { id: self.id.clone(), reason },
             Failure::Exec { code, message } => EngineError::Exec(ExecFault { code, message }),
         }
@@ -159,6 +169,9 @@ impl Engine {
 
     fn hear(&self, entry: &Arc<Entry>, message: FromMonitor) {
         match message {
+            FromMonitor::Started { pid, started_at } => {
+                entry.set_running(State::Running { pid, started_at });
+            }
             FromMonitor::Exited(exit) => self.container_ended(entry, &exit),
             FromMonitor::SessionExited { session, exit } => self.sessions.end(&session, &exit),
             FromMonitor::Hello { .. } | FromMonitor::Reply { .. } => {}
@@ -167,11 +180,22 @@ impl Engine {
 
     pub(super) fn container_ended(&self, entry: &Entry, exit: &Exit) {
         if entry.end(exit) {
-            self.sessions.lose(&entry.id);
+            // Sessions that are not known to have ended were killed, with the container or with its monitor.
+            self.sessions.lose(
+                &entry.id,
+                match exit.cause {
+                    ExitCause::MonitorLost => ExitCause::MonitorLost,
+                    ExitCause::Own | ExitCause::OutOfMemory => ExitCause::Own,
+                },
+            );
             // Nobody listens: fine.
             let _ = self.exits.send((entry.id.clone(), exit.clone()));
         }
     }
+}
+
+fn is_lost(state: &State) -> bool {
+    matches!(state, State::Exited(Exit { cause: ExitCause::MonitorLost, .. }))
 }
 
 /// The monitor is gone: because all is told, or because it was killed.

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use oci_spec::runtime::LinuxResources;
+use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 
 use super::{Engine, Entry, Result, blocking, io_error};
 use crate::engine::{
     ContainerRequest, EngineError, Kind, State,
-    cgroup::Cgroup,
+    cgroup::{Cgroup, DeviceGuard},
     client::Client,
     environment,
     message::{CreateRequest, Reply, Request},
@@ -40,6 +40,7 @@ impl Engine {
             prepared;
         let request = CreateRequest {
             cgroup: entry.cgroup.path(),
+            device_rules: self.device_rules(resources.as_ref()),
             resources,
             cgroup_view,
             stdio,
@@ -68,6 +69,11 @@ impl Engine {
             self.discard(&entry).await;
         }
         made
+    }
+
+    fn device_rules(&self, resources: Option<&LinuxResources>) -> Option<Vec<LinuxDeviceCgroup>> {
+        let rules = || resources?.devices().clone();
+        (self.device_guard == DeviceGuard::Program).then(|| rules().unwrap_or_default())
     }
 
     /// Takes the id, so that nobody else makes a container of that name meanwhile.
@@ -180,16 +186,17 @@ pub(super) fn remove(entry: &Entry) -> Result<()> {
 }
 
 /// The record goes last, so that what was left over is found again.
-fn remove_files(directory: &Path) -> io::Result<()> {
+pub(super) fn remove_files(directory: &Path) -> io::Result<()> {
     let ignore_missing = |result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     };
     ignore_missing(fs::remove_dir_all(directory.join("oci")))?;
-    for file in
-        ["console.sock", record::MONITOR_SOCKET, record::CONFIG, record::EXIT, record::RECORD]
-    {
+    for file in ["console.sock", record::MONITOR_SOCKET] {
         ignore_missing(fs::remove_file(directory.join(file)))?;
+    }
+    for file in [record::CONFIG, record::EXIT, record::RECORD] {
+        record::remove(&directory.join(file))?;
     }
     // Still there if a root file system is mounted below it; whoever mounted it removes it.
     let _ = fs::remove_dir(directory.join("rootfs"));

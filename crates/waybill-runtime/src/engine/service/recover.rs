@@ -13,7 +13,10 @@ use std::{
 use rustix::mount::MountFlags;
 
 use super::{
-    Engine, Entry, Result, blocking, container::exit_of, io_error, lifecycle::make_directory,
+    Engine, Entry, Result, blocking,
+    container::exit_of,
+    io_error,
+    lifecycle::{make_directory, remove_files},
 };
 use crate::engine::{
     State,
@@ -98,8 +101,7 @@ impl Engine {
         let file = record::load(&record).map_err(io_error("read", &record))?;
         let Some(ContainerFile { cgroup, made }) = file else {
             // Left by somebody who was about to make or had removed a container.
-            let _ = fs::remove_dir(directory.join("rootfs"));
-            let _ = fs::remove_dir(&directory);
+            remove_files(&directory).map_err(io_error("remove", &directory))?;
             return Ok(None);
         };
         let Some(cgroup) = Cgroup::new(&self.hierarchies, &cgroup) else { return Ok(None) };

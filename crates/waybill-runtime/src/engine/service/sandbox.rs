@@ -195,7 +195,7 @@ fn remove(directory: &Path, id: &str, hierarchies: &Hierarchies) -> io::Result<(
         }
         bequeath(directory, &left)?;
     }
-    ignore_missing(fs::remove_file(directory.join(record::RECORD)))?;
+    record::remove(&directory.join(record::RECORD))?;
     ignore_missing(fs::remove_dir(directory))
 }
 

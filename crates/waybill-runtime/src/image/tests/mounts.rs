@@ -35,10 +35,7 @@ impl Drop for Target {
 
 #[test]
 fn layers_lie_over_one_another() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new();
+    let Some(fixture) = Fixture::open() else { return };
     let base = Tarball::new()
         .directory("./", 0o711)
         .file("kept", b"kept")
@@ -66,10 +63,7 @@ fn layers_lie_over_one_another() {
 
 #[test]
 fn containers_write_for_themselves_alone() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new();
+    let Some(fixture) = Fixture::open() else { return };
     let image = fixture.import(&Sample::new("a", &[layer("file")]), "app");
     let (one, two) = (Target::new(), Target::new());
     fixture.images.mount(&image, "one", one.path()).unwrap();
@@ -94,10 +88,7 @@ fn containers_write_for_themselves_alone() {
 
 #[test]
 fn a_view_cannot_be_written() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new();
+    let Some(fixture) = Fixture::open() else { return };
     for layers in [vec![], vec![layer("a")], vec![layer("a"), layer("b")]] {
         let image = fixture.import(&Sample::new("a", &layers), "app");
         let target = Target::new();
@@ -111,10 +102,7 @@ fn a_view_cannot_be_written() {
 
 #[test]
 fn an_image_may_have_no_layer_or_very_many() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new();
+    let Some(fixture) = Fixture::open() else { return };
     for count in [0, 1, 200] {
         let layers: Vec<_> = (0..count).map(|at| layer(&format!("f{at}"))).collect();
         let image = fixture.import(&Sample::new("a", &layers), "app");
@@ -129,10 +117,7 @@ fn an_image_may_have_no_layer_or_very_many() {
 
 #[test]
 fn layers_stay_while_a_container_uses_them_also_over_a_restart() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new();
+    let Some(fixture) = Fixture::open() else { return };
     let image = fixture.import(&Sample::new("a", &[layer("a")]), "app");
     let target = Target::new();
     fixture.images.mount(&image, "c", target.path()).unwrap();
@@ -148,10 +133,7 @@ fn layers_stay_while_a_container_uses_them_also_over_a_restart() {
 
 #[test]
 fn what_containers_left_that_are_gone_is_cleaned() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new();
+    let Some(fixture) = Fixture::open() else { return };
     let image = fixture.import(&Sample::new("a", &[layer("a")]), "app");
     let (living, dead) = (Target::new(), Target::new());
     fixture.images.mount(&image, "living", living.path()).unwrap();
@@ -168,10 +150,7 @@ fn what_containers_left_that_are_gone_is_cleaned() {
 
 #[test]
 fn a_failed_mount_leaves_nothing() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new();
+    let Some(fixture) = Fixture::open() else { return };
     let image = fixture.import(&Sample::new("a", &[layer("a")]), "app");
     let target = fixture.state.path().join("nowhere");
     let error = fixture.images.mount(&image, "c", &target).unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! Copies bytes both ways between two upgraded connections until the session ends.
 //!
-//! The bytes mean nothing here: WebSocket and SPDY are spoken only where the process is (D5).
+//! For whoever stands between a client and the process: the API server and the node. The bytes mean
+//! nothing here: WebSocket and SPDY are spoken only where the process is (D5).
 
 use std::{
     io,
@@ -17,19 +18,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How a session ended and what it carried; audit records it at the stage `ResponseComplete`.
+/// How a session ended and what it carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamEnd {
+pub struct StreamEnd {
     /// Bytes that came from the client.
-    pub(crate) from_client: u64,
-    /// Bytes that came from the node.
-    pub(crate) from_node: u64,
-    pub(crate) cause: EndCause,
+    pub from_client: u64,
+    /// Bytes that came from the server.
+    pub from_server: u64,
+    /// Why it ended.
+    pub cause: EndCause,
 }
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndCause {
+pub enum EndCause {
     /// A connection broke.
     Broken,
     /// Both sides said that they were done.
@@ -38,17 +40,17 @@ pub(crate) enum EndCause {
     Idle,
     /// The client was gone before its connection was upgraded.
     NotUpgraded,
-    /// The server stopped.
+    /// We were told to stop.
     Shutdown,
 }
 
 /// How long a session may be silent. The end comes after one to two times the limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct IdleLimits {
+pub struct IdleLimits {
     /// While both sides can send.
-    pub(crate) open: Duration,
+    pub open: Duration,
     /// After one side has closed: its process is most likely gone, and the other may not know.
-    pub(crate) half_closed: Duration,
+    pub half_closed: Duration,
 }
 
 impl Default for IdleLimits {
@@ -59,22 +61,22 @@ impl Default for IdleLimits {
 }
 
 /// Runs a session to its end. A side that closes is told to the other, which may still send.
-pub(super) async fn splice(
+pub async fn splice(
     client: impl AsyncRead + AsyncWrite + Unpin,
-    node: impl AsyncRead + AsyncWrite + Unpin,
+    server: impl AsyncRead + AsyncWrite + Unpin,
     limits: IdleLimits,
     stop: &CancellationToken,
 ) -> StreamEnd {
     let traffic = Traffic::default();
     let mut client = Metered { inner: client, traffic: &traffic, side: &traffic.client };
-    let mut node = Metered { inner: node, traffic: &traffic, side: &traffic.node };
-    let copy = copy_bidirectional_with_sizes(&mut client, &mut node, BUFFER, BUFFER);
+    let mut server = Metered { inner: server, traffic: &traffic, side: &traffic.server };
+    let copy = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER);
     let cause = tokio::select! {
         copied = copy => if copied.is_ok() { EndCause::Closed } else { EndCause::Broken },
         () = traffic.watch_idle(limits) => EndCause::Idle,
         () = stop.cancelled() => EndCause::Shutdown,
     };
-    StreamEnd { from_client: traffic.client.bytes(), from_node: traffic.node.bytes(), cause }
+    StreamEnd { from_client: traffic.client.bytes(), from_server: traffic.server.bytes(), cause }
 }
 
 /// Per direction; one and a half TLS records.
@@ -83,7 +85,7 @@ const BUFFER: usize = 24 * 1024;
 #[derive(Default)]
 struct Traffic {
     client: Side,
-    node: Side,
+    server: Side,
     closed: Notify,
 }
 
@@ -92,7 +94,7 @@ impl Traffic {
     async fn watch_idle(&self, limits: IdleLimits) {
         loop {
             let seen = self.total();
-            let half_closed = self.client.is_closed() || self.node.is_closed();
+            let half_closed = self.client.is_closed() || self.server.is_closed();
             let limit = if half_closed { limits.half_closed } else { limits.open };
             tokio::select! {
                 () = sleep(limit) => if self.total() == seen { return },
@@ -102,7 +104,7 @@ impl Traffic {
     }
 
     fn total(&self) -> u64 {
-        self.client.bytes() + self.node.bytes()
+        self.client.bytes() + self.server.bytes()
     }
 }
 
@@ -182,19 +184,19 @@ mod tests {
 
     struct Session {
         client: DuplexStream,
-        node: DuplexStream,
+        server: DuplexStream,
         stop: CancellationToken,
         end: tokio::task::JoinHandle<StreamEnd>,
     }
 
     fn session(limits: IdleLimits) -> Session {
         let (client, near_client) = duplex(1024);
-        let (node, near_node) = duplex(1024);
+        let (server, near_server) = duplex(1024);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let end =
-            tokio::spawn(async move { splice(near_client, near_node, limits, &stopped).await });
-        Session { client, node, stop, end }
+            tokio::spawn(async move { splice(near_client, near_server, limits, &stopped).await });
+        Session { client, server, stop, end }
     }
 
     #[tokio::test]
@@ -203,14 +205,14 @@ mod tests {
         session.client.write_all(b"ask").await.unwrap();
         session.client.shutdown().await.unwrap();
         let mut asked = String::new();
-        session.node.read_to_string(&mut asked).await.unwrap();
+        session.server.read_to_string(&mut asked).await.unwrap();
         assert_eq!(asked, "ask");
-        session.node.write_all(b"answer").await.unwrap();
-        session.node.shutdown().await.unwrap();
+        session.server.write_all(b"answer").await.unwrap();
+        session.server.shutdown().await.unwrap();
         let mut answered = String::new();
         session.client.read_to_string(&mut answered).await.unwrap();
         assert_eq!(answered, "answer");
-        let end = StreamEnd { from_client: 3, from_node: 6, cause: EndCause::Closed };
+        let end = StreamEnd { from_client: 3, from_server: 6, cause: EndCause::Closed };
         assert_eq!(session.end.await.unwrap(), end);
     }
 
@@ -218,14 +220,14 @@ mod tests {
     async fn silence_ends_a_session() {
         let mut session = session(IdleLimits { open: SHORT, half_closed: LONG });
         session.client.write_all(b"x").await.unwrap();
-        let end = StreamEnd { from_client: 1, from_node: 0, cause: EndCause::Idle };
+        let end = StreamEnd { from_client: 1, from_server: 0, cause: EndCause::Idle };
         assert_eq!(session.end.await.unwrap(), end);
     }
 
     #[tokio::test]
     async fn silence_after_a_half_close_ends_it_sooner() {
         let mut session = session(IdleLimits { open: LONG, half_closed: SHORT });
-        session.node.shutdown().await.unwrap();
+        session.server.shutdown().await.unwrap();
         assert_eq!(session.end.await.unwrap().cause, EndCause::Idle);
     }
 

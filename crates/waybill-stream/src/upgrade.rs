@@ -1,7 +1,7 @@
-//! Which headers cross between client and node.
+//! Which headers cross whoever stands between a client and a server that upgrades.
 //!
-//! Only those that the upgrade needs: nothing else that a client sends reaches a node, above all no
-//! credential (EXEC-22), and nothing else that a node sends reaches a client.
+//! Only those that the upgrade needs: nothing else that a client sends reaches the server, above all
+//! no credential (EXEC-22), and nothing else that the server sends reaches the client.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Version,
@@ -12,16 +12,16 @@ use http::{
 };
 
 /// Whether a client asks for an upgrade that we can make; HTTP/2 has none.
-pub(super) fn is_upgrade<B>(request: &Request<B>) -> bool {
+pub fn is_upgrade<B>(request: &Request<B>) -> bool {
     let mut tokens = tokens(request.headers(), &CONNECTION);
     request.version() == Version::HTTP_11
         && request.headers().contains_key(UPGRADE)
         && tokens.any(|token| token.eq_ignore_ascii_case("upgrade"))
 }
 
-/// What a node may see of a client's headers.
-pub(super) fn for_node(client: &HeaderMap) -> HeaderMap {
-    let mut headers = pick(client, &TO_NODE);
+/// What the server behind us may see of a client's headers.
+pub fn for_server(client: &HeaderMap) -> HeaderMap {
+    let mut headers = pick(client, &TO_SERVER);
     let protocols: Vec<_> = tokens(client, &SEC_WEBSOCKET_PROTOCOL)
         .filter(|protocol| !protocol.starts_with(BEARER_PROTOCOL))
         .collect();
@@ -35,9 +35,9 @@ pub(super) fn for_node(client: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// What a client may see of the headers of a node that upgraded.
-pub(super) fn for_client(node: &HeaderMap) -> HeaderMap {
-    let mut headers = pick(node, &TO_CLIENT);
+/// What a client may see of the headers of a server that upgraded.
+pub fn for_client(server: &HeaderMap) -> HeaderMap {
+    let mut headers = pick(server, &TO_CLIENT);
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers
 }
@@ -55,7 +55,7 @@ const TO_CLIENT: [HeaderName; 5] = [
     STREAM_PROTOCOL_VERSION,
 ];
 
-const TO_NODE: [HeaderName; 5] = [
+const TO_SERVER: [HeaderName; 5] = [
     UPGRADE,
     SEC_WEBSOCKET_EXTENSIONS,
     SEC_WEBSOCKET_KEY,
@@ -104,7 +104,7 @@ mod tests {
 
     /// EXEC-22
     #[test]
-    fn a_node_sees_no_credential_of_the_client() {
+    fn a_server_sees_no_credential_of_the_client() {
         let client = headers(&[
             ("authorization", "Bearer s"),
             ("cookie", "s"),
@@ -125,12 +125,12 @@ mod tests {
             ("sec-websocket-protocol", "v5.channel.k8s.io, v4.channel.k8s.io"),
             ("connection", "Upgrade"),
         ]);
-        assert_eq!(for_node(&client), expected);
+        assert_eq!(for_server(&client), expected);
     }
 
     #[test]
     fn a_client_sees_only_the_outcome_of_the_upgrade() {
-        let node = headers(&[
+        let server = headers(&[
             ("set-cookie", "s"),
             ("upgrade", "SPDY/3.1"),
             ("connection", "Upgrade"),
@@ -141,6 +141,6 @@ mod tests {
             ("connection", "Upgrade"),
             ("x-stream-protocol-version", "v4.channel.k8s.io"),
         ]);
-        assert_eq!(for_client(&node), expected);
+        assert_eq!(for_client(&server), expected);
     }
 }

@@ -1,0 +1,194 @@
+//! What an API server serves, and how its users call it.
+
+use kube::{Client, core::discovery::v2::APIGroupDiscoveryList};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::RequestError;
+
+/// A kind of objects that can be asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resource {
+    /// Empty for the core group.
+    pub group: String,
+    /// Such as `v1`.
+    pub version: String,
+    /// As manifests name it.
+    pub kind: String,
+    /// As paths name it.
+    pub plural: String,
+    /// For one object.
+    pub singular: String,
+    /// For people who type a lot.
+    pub short_names: Vec<String>,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+}
+
+/// Where objects are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In all namespaces.
+    Everywhere,
+    /// In this one. Objects that live in none are found too.
+    Namespace(String),
+}
+
+impl Resource {
+    /// `v1`, or `group/version`.
+    pub fn api_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// As messages name it: `pod`, or `role.rbac.authorization.k8s.io`.
+    pub fn display_name(&self) -> String {
+        match self.group.as_str() {
+            "" => self.singular.clone(),
+            group => format!("{}.{group}", self.singular),
+        }
+    }
+
+    /// The path of the objects of a place.
+    pub fn path(&self, place: &Place) -> String {
+        let root = match self.group.as_str() {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        };
+        match place {
+            Place::Namespace(namespace) if self.namespaced => {
+                format!("{root}/namespaces/{}/{}", escape(namespace), self.plural)
+            }
+            _ => format!("{root}/{}", self.plural),
+        }
+    }
+
+    /// The path of one object.
+    pub fn object_path(&self, place: &Place, name: &str) -> String {
+        format!("{}/{}", self.path(place), escape(name))
+    }
+}
+
+/// All that an API server serves, in its own order of preference.
+#[derive(Clone, Debug, Default)]
+pub struct Resources(Vec<Resource>);
+
+impl Resources {
+    /// Asks the API server, which must know aggregated discovery, as all do since 1.27.
+    pub async fn fetch(client: &Client) -> Result<Self, RequestError> {
+        let core = client.list_core_api_versions_aggregated().await.map_err(RequestError::of)?;
+        let groups = client.list_api_groups_aggregated().await.map_err(RequestError::of)?;
+        Ok(Self(resources_in(core).chain(resources_in(groups)).collect()))
+    }
+
+    /// The resource that a user means by `word`: `pods`, `pod`, `po`, `Pod` or `roles.rbac.authorization.k8s.io`.
+    pub fn named(&self, word: &str) -> Option<&Resource> {
+        let word = word.to_ascii_lowercase();
+        let (name, group) = match word.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
+            None => (word.as_str(), None),
+        };
+        self.0.iter().find(|resource| {
+            let called = resource.plural == name
+                || resource.singular == name
+                || resource.kind.eq_ignore_ascii_case(name)
+                || resource.short_names.iter().any(|short| short == name);
+            called && group.is_none_or(|group| group == resource.group)
+        })
+    }
+
+    /// The resource of a manifest.
+    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Resource> {
+        self.0.iter().find(|it| it.kind == kind && it.api_version() == api_version)
+    }
+
+    /// The names of all resources, for a message.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|resource| resource.plural.as_str())
+    }
+}
+
+fn resources_in(list: APIGroupDiscoveryList) -> impl Iterator<Item = Resource> {
+    list.items.into_iter().flat_map(|group| {
+        let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+        group.versions.into_iter().flat_map(move |version| {
+            let group = name.clone();
+            let version_name = version.version.unwrap_or_default();
+            version.resources.into_iter().map(move |resource| {
+                let plural = resource.resource.unwrap_or_default();
+                let singular = resource.singular_resource.unwrap_or_default();
+                Resource {
+                    group: group.clone(),
+                    version: version_name.clone(),
+                    kind: resource.response_kind.and_then(|it| it.kind).unwrap_or_default(),
+                    singular: if singular.is_empty() { plural.clone() } else { singular },
+                    plural,
+                    short_names: resource.short_names,
+                    namespaced: resource.scope.as_deref() == Some("Namespaced"),
+                }
+            })
+        })
+    })
+}
+
+/// What may stand in a segment of a path as it is.
+const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// One segment of a path.
+pub(crate) fn escape(segment: &str) -> String {
+    utf8_percent_encode(segment, UNESCAPED).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn resources() -> Resources {
+        let discovery = |group: &str, resources: serde_json::Value| {
+            let list = json!({"items": [{"metadata": {"name": group},
+                "versions": [{"version": "v1", "resources": resources}]}]});
+            serde_json::from_value::<APIGroupDiscoveryList>(list).unwrap()
+        };
+        let core = discovery(
+            "",
+            json!([
+                {"resource": "events", "singularResource": "event", "scope": "Namespaced",
+                 "shortNames": ["ev"], "responseKind": {"kind": "Event"}},
+                {"resource": "nodes", "singularResource": "", "scope": "Cluster",
+                 "responseKind": {"kind": "Node"}},
+            ]),
+        );
+        let events = discovery(
+            "events.k8s.io",
+            json!([{"resource": "events", "singularResource": "event", "scope": "Namespaced",
+                "responseKind": {"kind": "Event"}}]),
+        );
+        Resources(resources_in(core).chain(resources_in(events)).collect())
+    }
+
+    #[test]
+    fn a_resource_is_found_by_each_of_its_names() {
+        let resources = resources();
+        for word in ["events", "event", "ev", "Event", "EVENTS"] {
+            assert_eq!(resources.named(word).unwrap().group, "", "{word}");
+        }
+        assert_eq!(resources.named("events.events.k8s.io").unwrap().group, "events.k8s.io");
+        assert_eq!(resources.named("pods"), None);
+        assert_eq!(resources.of_kind("events.k8s.io/v1", "Event").unwrap().group, "events.k8s.io");
+        assert_eq!(resources.of_kind("events.k8s.io/v2", "Event"), None);
+    }
+
+    #[test]
+    fn paths_have_a_namespace_where_objects_have_one_and_names_add_no_segment() {
+        let resources = resources();
+        let place = Place::Namespace("a".to_owned());
+        let (event, node) = (resources.named("ev").unwrap(), resources.named("node").unwrap());
+        assert_eq!(event.path(&place), "/api/v1/namespaces/a/events");
+        assert_eq!(event.path(&Place::Everywhere), "/api/v1/events");
+        assert_eq!(node.path(&place), "/api/v1/nodes");
+        assert_eq!(node.object_path(&place, "../x?y"), "/api/v1/nodes/..%2Fx%3Fy");
+    }
+}

@@ -1,0 +1,141 @@
+//! The calls that a pod's life needs, each with its time limit.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::timeout;
+use tonic::{Code, Response, Status};
+use waybill_proto::cri::{
+    Container, ContainerConfig, ContainerFilter, ContainerStatus, ContainerStatusRequest,
+    CreateContainerRequest, Image, ImageSpec, ImageStatusRequest, ListContainersRequest,
+    ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus,
+    PodSandboxStatusRequest, PullImageRequest, RemoveContainerRequest, RemovePodSandboxRequest,
+    RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
+};
+
+use super::{Runtime, labels};
+
+type Result<T> = std::result::Result<T, Status>;
+
+/// Questions.
+const ASK: Duration = Duration::from_secs(10);
+/// Making and starting; networks and disks may be slow.
+const MAKE: Duration = Duration::from_secs(240);
+/// What a runtime may take beyond the grace of a stop.
+const STOP_EXTRA: Duration = Duration::from_secs(120);
+/// A pull that takes longer has stalled.
+const PULL: Duration = Duration::from_secs(3600);
+
+impl Runtime {
+    pub(crate) async fn sandboxes(&self, uid: Option<&str>) -> Result<Vec<PodSandbox>> {
+        let filter = PodSandboxFilter { label_selector: selector(uid), ..Default::default() };
+        let request = ListPodSandboxRequest { filter: Some(filter) };
+        Ok(within(ASK, self.containers().list_pod_sandbox(request)).await?.items)
+    }
+
+    pub(crate) async fn list(&self, uid: Option<&str>) -> Result<Vec<Container>> {
+        let filter = ContainerFilter { label_selector: selector(uid), ..Default::default() };
+        let request = ListContainersRequest { filter: Some(filter) };
+        Ok(within(ASK, self.containers().list_containers(request)).await?.containers)
+    }
+
+    /// `None` if it is gone.
+    pub(crate) async fn sandbox_status(&self, id: &str) -> Result<Option<PodSandboxStatus>> {
+        let request = PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
+        let answer = within(ASK, self.containers().pod_sandbox_status(request)).await;
+        Ok(unless_gone(answer)?.and_then(|answer| answer.status))
+    }
+
+    /// `None` if it is gone.
+    pub(crate) async fn container_status(&self, id: &str) -> Result<Option<ContainerStatus>> {
+        let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+        let answer = within(ASK, self.containers().container_status(request)).await;
+        Ok(unless_gone(answer)?.and_then(|answer| answer.status))
+    }
+
+    pub(crate) async fn run_sandbox(
+        &self,
+        config: PodSandboxConfig,
+        runtime_handler: String,
+    ) -> Result<String> {
+        let request = RunPodSandboxRequest { config: Some(config), runtime_handler };
+        Ok(within(MAKE, self.containers().run_pod_sandbox(request)).await?.pod_sandbox_id)
+    }
+
+    pub(crate) async fn stop_sandbox(&self, id: &str) -> Result<()> {
+        let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        unless_gone(within(MAKE, self.containers().stop_pod_sandbox(request)).await).map(drop)
+    }
+
+    pub(crate) async fn remove_sandbox(&self, id: &str) -> Result<()> {
+        let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        unless_gone(within(MAKE, self.containers().remove_pod_sandbox(request)).await).map(drop)
+    }
+
+    pub(crate) async fn create(
+        &self,
+        sandbox: &str,
+        config: ContainerConfig,
+        sandbox_config: PodSandboxConfig,
+    ) -> Result<String> {
+        let request = CreateContainerRequest {
+            pod_sandbox_id: sandbox.to_owned(),
+            config: Some(config),
+            sandbox_config: Some(sandbox_config),
+        };
+        Ok(within(MAKE, self.containers().create_container(request)).await?.container_id)
+    }
+
+    pub(crate) async fn start(&self, id: &str) -> Result<()> {
+        let request = StartContainerRequest { container_id: id.to_owned() };
+        within(MAKE, self.containers().start_container(request)).await.map(drop)
+    }
+
+    /// Returns when the container has ended. `grace` is in seconds.
+    pub(crate) async fn stop(&self, id: &str, grace: i64) -> Result<()> {
+        let request = StopContainerRequest { container_id: id.to_owned(), timeout: grace };
+        let limit = Duration::from_secs(u64::try_from(grace).unwrap_or(0)) + STOP_EXTRA;
+        unless_gone(within(limit, self.containers().stop_container(request)).await).map(drop)
+    }
+
+    pub(crate) async fn remove(&self, id: &str) -> Result<()> {
+        let request = RemoveContainerRequest { container_id: id.to_owned() };
+        unless_gone(within(MAKE, self.containers().remove_container(request)).await).map(drop)
+    }
+
+    /// `None` if the image is not here.
+    pub(crate) async fn image(&self, name: &str) -> Result<Option<Image>> {
+        let request = ImageStatusRequest { image: Some(spec(name)), verbose: false };
+        Ok(within(ASK, self.images().image_status(request)).await?.image)
+    }
+
+    /// The id of the image that was pulled.
+    pub(crate) async fn pull(&self, request: PullImageRequest) -> Result<String> {
+        Ok(within(PULL, self.images().pull_image(request)).await?.image_ref)
+    }
+}
+
+pub(crate) fn spec(image: &str) -> ImageSpec {
+    ImageSpec { image: image.to_owned(), ..ImageSpec::default() }
+}
+
+fn selector(uid: Option<&str>) -> BTreeMap<String, String> {
+    uid.map(|uid| (labels::POD_UID.to_owned(), uid.to_owned())).into_iter().collect()
+}
+
+async fn within<T>(limit: Duration, call: impl Future<Output = Result<Response<T>>>) -> Result<T> {
+    match timeout(limit, call).await {
+        Ok(answer) => answer.map(Response::into_inner),
+        Err(_) => Err(Status::deadline_exceeded(format!(
+            "the runtime did not answer within {} s",
+            limit.as_secs()
+        ))),
+    }
+}
+
+fn unless_gone<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(status) if status.code() == Code::NotFound => Ok(None),
+        Err(status) => Err(status),
+    }
+}

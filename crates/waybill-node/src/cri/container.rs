@@ -1,0 +1,156 @@
+//! What a container shall be, in CRI's terms.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Container;
+use waybill_core::env::{expand::expand, merge::Environment, origin::Origin};
+use waybill_proto::cri::{
+    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
+    Signal,
+};
+
+use super::{
+    labels, resources,
+    sandbox::{self, ConfigError, Machine},
+    security,
+};
+use crate::{
+    directories::Directories,
+    pod::{ContainerRef, Pod},
+};
+
+/// What specs mean that do not say where containers leave their last words, and what if they do not.
+const MESSAGE_PATH: &str = "/dev/termination-log";
+const MESSAGE_POLICY: &str = "File";
+
+/// All that decides about a container beside its spec.
+pub(crate) struct Request<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) container: ContainerRef<'a>,
+    pub(crate) attempt: u32,
+    /// As the runtime knows it.
+    pub(crate) image: &'a Image,
+    pub(crate) environment: &'a Environment,
+    /// All mounts.
+    pub(crate) mounts: Vec<Mount>,
+    /// The id of the container whose processes this one wants to see.
+    pub(crate) target: Option<&'a str>,
+}
+
+/// The container that `request` describes.
+pub(crate) fn config(
+    request: Request<'_>,
+    machine: &Machine,
+) -> Result<ContainerConfig, ConfigError> {
+    let Request { pod, container, attempt, image, environment, mounts, target } = request;
+    let spec = container.to_container();
+    let linux = LinuxContainerConfig {
+        resources: Some(resources::resources(pod, &spec, machine.memory)),
+        security_context: Some(security::context(pod, &spec, image, target)?),
+    };
+    Ok(ContainerConfig {
+        metadata: Some(ContainerMetadata { name: spec.name.clone(), attempt }),
+        image: Some(ImageSpec {
+            image: image.id.clone(),
+            user_specified_image: container.image().to_owned(),
+            ..ImageSpec::default()
+        }),
+        command: expanded(spec.command.as_deref(), environment, "command")?,
+        args: expanded(spec.args.as_deref(), environment, "args")?,
+        working_dir: spec.working_dir.clone().unwrap_or_default(),
+        envs: variables(environment),
+        mounts,
+        labels: container_labels(pod, &spec.name),
+        annotations: annotations(pod, container, &spec, attempt, environment),
+        log_path: Directories::container_log(&spec.name, attempt).display().to_string(),
+        stdin: spec.stdin == Some(true),
+        stdin_once: spec.stdin_once == Some(true),
+        tty: spec.tty == Some(true),
+        linux: Some(linux),
+        stop_signal: stop_signal(&spec)?.into(),
+        ..ContainerConfig::default()
+    })
+}
+
+fn variables(environment: &Environment) -> Vec<KeyValue> {
+    let pair = |name: &[u8], value: &[u8]| KeyValue {
+        key: String::from_utf8_lossy(name).into_owned(),
+        value: value.to_vec(),
+    };
+    environment.iter().map(|entry| pair(entry.name().as_bytes(), entry.value().expose())).collect()
+}
+
+fn expanded(
+    words: Option<&[String]>,
+    environment: &Environment,
+    field: &str,
+) -> Result<Vec<String>, ConfigError> {
+    let lookup = |name: &[u8]| environment.get(name).map(|entry| entry.value());
+    let words = words.unwrap_or_default().iter();
+    words
+        .map(|word| {
+            let expanded = expand(word.as_bytes(), lookup)
+                .map_err(|error| ConfigError(format!("{field}: {error}")))?;
+            String::from_utf8(expanded.expose().to_vec()).map_err(|_| {
+                ConfigError(format!(
+                    "{field}: a variable in it is not UTF-8, so it cannot be an argument"
+                ))
+            })
+        })
+        .collect()
+}
+
+fn container_labels(pod: &Pod, name: &str) -> BTreeMap<String, String> {
+    let mut all = sandbox::pod_labels(pod);
+    let ours = [labels::POD_NAME, labels::POD_NAMESPACE, labels::POD_UID];
+    all.retain(|name, _| ours.contains(&name.as_str()));
+    all.insert(labels::CONTAINER_NAME.to_owned(), name.to_owned());
+    all
+}
+
+fn annotations(
+    pod: &Pod,
+    container: ContainerRef<'_>,
+    spec: &Container,
+    attempt: u32,
+    environment: &Environment,
+) -> BTreeMap<String, String> {
+    let sensitive: Vec<_> = environment
+        .iter()
+        .filter(|entry| is_sensitive(entry.origin()) || entry.value().is_secret())
+        .map(|entry| entry.name().to_string())
+        .collect();
+    let mut all = BTreeMap::from([
+        (labels::CONTAINER_HASH.to_owned(), container.spec_hash()),
+        (labels::RESTART_COUNT.to_owned(), attempt.to_string()),
+        (labels::MESSAGE_PATH.to_owned(), message_path(container)),
+        (
+            labels::MESSAGE_POLICY.to_owned(),
+            spec.termination_message_policy.clone().unwrap_or_else(|| MESSAGE_POLICY.to_owned()),
+        ),
+        (labels::GRACE.to_owned(), pod.grace().to_string()),
+    ]);
+    if !sensitive.is_empty() {
+        all.insert(labels::SENSITIVE.to_owned(), sensitive.join(","));
+    }
+    all
+}
+
+/// Where the container leaves its last words.
+pub(crate) fn message_path(container: ContainerRef<'_>) -> String {
+    let asked = container.to_container().termination_message_path;
+    asked.filter(|path| !path.is_empty()).unwrap_or_else(|| MESSAGE_PATH.to_owned())
+}
+
+fn is_sensitive(origin: &Origin) -> bool {
+    matches!(origin, Origin::Secret { .. } | Origin::Csi { .. })
+}
+
+fn stop_signal(spec: &Container) -> Result<Signal, ConfigError> {
+    let asked = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.as_deref());
+    match asked {
+        None | Some("") => Ok(Signal::RuntimeDefault),
+        Some(name) => Signal::from_str_name(&name.replace('+', "PLUS").replace('-', "MINUS"))
+            .ok_or_else(|| ConfigError(format!("lifecycle.stopSignal: {name} is no signal"))),
+    }
+}

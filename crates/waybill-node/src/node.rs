@@ -1,0 +1,376 @@
+//! Start and stop of a node: how its parts are put together.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use kube::Client;
+use serde_json::Value;
+use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{info, warn};
+use waybill_client::ConnectError;
+use waybill_core::{id::PodUid, quantity::Quantity};
+
+use crate::{
+    Clock,
+    config::Config,
+    cri::{
+        Runtime, RuntimeSocketError,
+        changes::{self, Change as RuntimeChange},
+        sandbox::Machine,
+    },
+    directories::Directories,
+    environment::{NodeFacts, Provenance, Resolver},
+    event::{Kind, Recorder},
+    objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource},
+    pod::Pod,
+    register::{self, Facts, RegisterError},
+    server::{
+        EventSink, Metrics, PodLookup, ProvenanceLookup, Server, ServerConfig, ServerError,
+        ServerParts,
+    },
+    source::{self, Change as SourceChange},
+    status::Writer,
+    volume::Volumes,
+    worker::{Images, Surroundings, Workers},
+};
+
+/// News of the runtime that wait for the workers.
+const QUEUE: usize = 256;
+/// What statuses and events under way may take when the node stops.
+const FLUSH: Duration = Duration::from_secs(5);
+
+/// A running node.
+pub struct Node {
+    server: Server,
+    workers: Workers,
+    writer: Writer,
+    following: JoinHandle<()>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// A directory cannot be used.
+    #[error("cannot make the directory {}", path.display())]
+    Directory {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no client for the API server.
+    #[error("cannot connect to the API server")]
+    Cluster(#[from] ConnectError),
+    /// The runtime cannot be used, or nothing is known of the machine.
+    #[error("{what}")]
+    Start {
+        /// The part that does not start.
+        what: &'static str,
+        /// What is wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl NodeError {
+    fn start<E: std::error::Error + Send + Sync + 'static>(
+        what: &'static str,
+    ) -> impl FnOnce(E) -> Self {
+        move |source| Self::Start { what, source: Box::new(source) }
+    }
+}
+
+impl Node {
+    /// Starts a node. It takes over what an earlier one left running, and is not ready for pods before
+    /// the runtime answers.
+    pub async fn start(config: Config) -> Result<Self, NodeError> {
+        for path in [&config.directories.pods(), &config.directories.logs] {
+            make_directory(path)?;
+        }
+        let runtime = Runtime::at(&config.runtime)
+            .map_err(NodeError::start::<RuntimeSocketError>("cannot use the runtime"))?;
+        let client = match &config.cluster {
+            Some(options) => Some(waybill_client::connect(options).await?.client),
+            None => None,
+        };
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let clock = Arc::clone(&config.clock);
+        let recorder =
+            Recorder::start(client.clone(), &config.name, Arc::clone(&clock), &tasks, &stop);
+        let writer = Writer::new(client.clone(), &tasks, &stop);
+        let provenance = Arc::new(Provenance::default());
+        let pods = Arc::new(KnownPods::default());
+        let server =
+            start_server(&config, &runtime, &client, &recorder, &pods, &provenance).await?;
+        let facts =
+            register(&config, &runtime, &client, &recorder, server.address(), &tasks, &stop);
+        let facts = facts.await?;
+        let around = surroundings(
+            &config,
+            &facts,
+            runtime.clone(),
+            client.clone(),
+            recorder.clone(),
+            writer.clone(),
+            provenance,
+        );
+        let workers = Workers::new(around);
+        let _ = pods.0.set(workers.clone());
+        let sources = source::start(
+            source::Options {
+                node: config.name.clone(),
+                client,
+                static_pods: config.static_pods.clone(),
+                gates: config.gates,
+                recorder,
+                writer: writer.clone(),
+                clock,
+            },
+            &tasks,
+            &stop,
+        );
+        let (sender, changes) = mpsc::channel(QUEUE);
+        tasks.spawn(changes::follow(runtime, config.name.clone(), sender, stop.clone()));
+        let follower = Follower { workers: workers.clone(), directories: config.directories };
+        let following = tasks.spawn(follower.run(sources, changes, stop.clone()));
+        info!(node = config.name, address = %server.address(), "the node runs");
+        Ok(Self { server, workers, writer, following, tasks, stop })
+    }
+
+    /// Where the node's own API listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Returns if the node ends by itself, with the reason.
+    pub async fn failed(&mut self) -> String {
+        match (&mut self.following).await {
+            Ok(()) => "nobody tells the node of pods any more".to_owned(),
+            Err(error) => format!("the node's main task ended: {error}"),
+        }
+    }
+
+    /// Ends all pods, each within `grace` and its own. Their objects stay, so the next node runs them
+    /// again.
+    pub async fn drain(&self, grace: Duration) {
+        self.following.abort();
+        self.workers.drain(grace).await;
+    }
+
+    /// Ends the node. Containers go on, unless it was drained.
+    pub async fn stop(self) {
+        self.following.abort();
+        self.workers.stop().await;
+        if timeout(FLUSH, self.writer.flush()).await.is_err() {
+            warn!("not every status could be written");
+        }
+        self.server.stop().await;
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+fn make_directory(path: &Path) -> Result<(), NodeError> {
+    fs::create_dir_all(path)
+        .map_err(|source| NodeError::Directory { path: path.to_owned(), source })
+}
+
+async fn start_server(
+    config: &Config,
+    runtime: &Runtime,
+    client: &Option<Client>,
+    recorder: &Recorder,
+    pods: &Arc<KnownPods>,
+    provenance: &Arc<Provenance>,
+) -> Result<Server, NodeError> {
+    let server = ServerConfig {
+        listen: config.listen,
+        serving: config.serving.clone(),
+        client_ca: config.client_ca.clone(),
+        node_name: config.name.clone(),
+        gates: config.gates,
+        exec_env: config.exec_env,
+        clock: Arc::clone(&config.clock),
+    };
+    let parts = ServerParts {
+        pods: Arc::clone(pods) as Arc<dyn PodLookup>,
+        runtime: runtime.clone(),
+        events: Arc::new(Warnings(recorder.clone())),
+        provenance: Arc::new(Origins(Arc::clone(provenance))),
+        metrics: Arc::new(Metrics::new(config.gates)),
+        cluster: client.clone(),
+    };
+    let failed = NodeError::start::<ServerError>("cannot serve the node's API");
+    Server::start(server, parts).await.map_err(failed)
+}
+
+async fn register(
+    config: &Config,
+    runtime: &Runtime,
+    client: &Option<Client>,
+    recorder: &Recorder,
+    address: SocketAddr,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<Facts, NodeError> {
+    let options = register::Options {
+        name: config.name.clone(),
+        address: config.address,
+        port: address.port(),
+        labels: config.labels.clone(),
+        max_pods: config.max_pods,
+        state: config.directories.state.clone(),
+        runtime: runtime.clone(),
+        client: client.clone(),
+        recorder: recorder.clone(),
+        clock: Arc::clone(&config.clock),
+    };
+    let failed = NodeError::start::<RegisterError>("cannot find out about this node");
+    register::start(options, tasks, stop).await.map_err(failed)
+}
+
+fn surroundings(
+    config: &Config,
+    facts: &Facts,
+    runtime: Runtime,
+    client: Option<Client>,
+    recorder: Recorder,
+    writer: Writer,
+    provenance: Arc<Provenance>,
+) -> Surroundings {
+    let clock: Clock = Arc::clone(&config.clock);
+    let objects: Arc<dyn ObjectSource> = match client {
+        Some(client) => Arc::new(CachedObjects::new(ClusterObjects::new(client))),
+        None => Arc::new(NoObjects),
+    };
+    let node = Arc::new(node_facts(config, facts));
+    let directories = config.directories.clone();
+    let volumes = Volumes::new(
+        directories.clone(),
+        Arc::clone(&objects),
+        Arc::clone(&node),
+        Arc::clone(&clock),
+    );
+    let resolver = Resolver {
+        objects,
+        directories: directories.clone(),
+        gates: config.gates,
+        node,
+        provenance,
+    };
+    let memory = facts.capacity.get("memory").and_then(|text| Quantity::parse(&text.0).ok());
+    let machine = Machine {
+        node: config.name.clone(),
+        directories: directories.clone(),
+        cgroup_root: config.cgroup_root.clone(),
+        memory: memory.map_or(0, Quantity::value),
+    };
+    Surroundings {
+        runtime,
+        runtime_name: facts.runtime_name.clone(),
+        machine,
+        directories,
+        host_ip: config.address.to_string(),
+        clock,
+        resolver,
+        volumes,
+        images: Images::default(),
+        recorder,
+        writer,
+    }
+}
+
+fn node_facts(config: &Config, facts: &Facts) -> NodeFacts {
+    let allocatable = facts.allocatable.iter();
+    NodeFacts {
+        name: config.name.clone(),
+        addresses: facts.ips.iter().map(ToString::to_string).collect(),
+        allocatable: allocatable
+            .filter_map(|(name, text)| Some((name.clone(), Quantity::parse(&text.0).ok()?)))
+            .collect(),
+        api_endpoint: None,
+    }
+}
+
+/// Passes news on to the workers.
+struct Follower {
+    workers: Workers,
+    directories: Directories,
+}
+
+impl Follower {
+    /// Returns when sources or runtime tell nothing any more, which they never do by themselves.
+    async fn run(
+        self,
+        mut sources: mpsc::Receiver<SourceChange>,
+        mut changes: mpsc::Receiver<RuntimeChange>,
+        stop: CancellationToken,
+    ) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                change = sources.recv() => match change {
+                    Some(SourceChange::Set(pod)) => self.workers.set(pod),
+                    Some(SourceChange::Gone(uid)) => self.workers.gone(&uid),
+                    Some(SourceChange::Synced) => self.workers.synced(),
+                    None => return,
+                },
+                change = changes.recv() => match change {
+                    Some(RuntimeChange::Pod(uid)) => self.workers.wake(&uid),
+                    Some(RuntimeChange::Seen(uids)) => {
+                        self.workers.seen(uids.into_iter().chain(self.with_directories()));
+                    }
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Pods that have a directory.
+    fn with_directories(&self) -> Vec<PodUid> {
+        let entries = fs::read_dir(self.directories.pods()).into_iter().flatten().flatten();
+        entries.filter_map(|entry| PodUid::parse(entry.file_name().to_str()?).ok()).collect()
+    }
+}
+
+/// The pods that the workers know, once there are workers.
+#[derive(Default)]
+struct KnownPods(OnceLock<Workers>);
+
+impl PodLookup for KnownPods {
+    fn find(&self, namespace: &str, name: &str, uid: Option<&str>) -> Option<Arc<Pod>> {
+        self.0.get()?.find(namespace, name, uid)
+    }
+
+    fn all(&self) -> Vec<Arc<Pod>> {
+        self.0.get().map(Workers::all).unwrap_or_default()
+    }
+}
+
+struct Warnings(Recorder);
+
+impl EventSink for Warnings {
+    fn warn(&self, pod: &Pod, reason: &str, message: &str) {
+        self.0.pod(pod, Kind::Warning, reason, message);
+    }
+}
+
+struct Origins(Arc<Provenance>);
+
+impl ProvenanceLookup for Origins {
+    fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
+        let found = self.0.of(pod.uid(), container)?;
+        serde_json::to_value(&*found).ok()
+    }
+}

@@ -1,0 +1,405 @@
+//! What to do next for a pod: a pure function of what is wanted and what there is.
+//!
+//! The rules are those of kubelets. Containers count by their newest instance; init containers count in
+//! the current sandbox only, since a new sandbox begins from the start.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use waybill_api::pod::ContainerKind;
+
+use super::{
+    back_off::BackOff,
+    memory::{self, Memory},
+};
+use crate::{
+    observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},
+    pod::{ContainerRef, Pod, RestartPolicy},
+    status::Waiting,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// What shall happen in one turn. Kills come first, then the sandbox, then starts in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) kills: Vec<Kill>,
+    /// Containers that were made and never started, or that the runtime lost: they go.
+    pub(crate) removals: Vec<String>,
+    pub(crate) sandbox: SandboxPlan,
+    pub(crate) starts: Vec<Start>,
+    /// Why containers that should run do not yet.
+    pub(crate) waiting: BTreeMap<String, Waiting>,
+    /// When the plan changes by itself.
+    pub(crate) wake_at: Option<Timestamp>,
+}
+
+/// What becomes of the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SandboxPlan {
+    /// It is good.
+    Keep { id: String },
+    /// There is none that is ready. Those that there are get stopped first.
+    Make { attempt: u32 },
+    /// Nothing will run any more: everything is stopped, and kept for those who ask how it ended.
+    Finish { failed: Option<Failed> },
+}
+
+/// Why a pod failed as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) reason: &'static str,
+    pub(crate) message: &'static str,
+}
+
+/// A container that must stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kill {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) cause: KillCause,
+}
+
+/// Why a running container must stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KillCause {
+    LivenessFailed,
+    SpecChanged,
+    StartupFailed,
+}
+
+/// A container that shall start now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub(crate) kind: ContainerKind,
+    pub(crate) name: String,
+    pub(crate) attempt: u32,
+    /// What holds from this start on, if it is not the first one.
+    pub(crate) back_off: Option<BackOff>,
+}
+
+/// Decides what to do.
+pub(crate) fn plan(pod: &Pod, observed: &Observed, memory: &Memory, now: Timestamp) -> Plan {
+    let mut planner = Planner {
+        pod,
+        observed,
+        memory,
+        now,
+        sandbox: current_sandbox(observed),
+        plan: Plan {
+            kills: Vec::new(),
+            removals: Vec::new(),
+            sandbox: SandboxPlan::Finish { failed: None },
+            starts: Vec::new(),
+            waiting: BTreeMap::new(),
+            wake_at: None,
+        },
+    };
+    planner.decide();
+    planner.plan
+}
+
+/// The newest sandbox, if it is ready.
+fn current_sandbox(observed: &Observed) -> Option<&ObservedSandbox> {
+    observed.sandboxes.first().filter(|sandbox| sandbox.ready)
+}
+
+struct Planner<'a> {
+    pod: &'a Pod,
+    observed: &'a Observed,
+    memory: &'a Memory,
+    now: Timestamp,
+    sandbox: Option<&'a ObservedSandbox>,
+    plan: Plan,
+}
+
+/// How far the init containers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Init {
+    Done,
+    Failed,
+    Pending,
+}
+
+impl<'a> Planner<'a> {
+    fn decide(&mut self) {
+        if self.pod.has_ended() {
+            return;
+        }
+        if let Some(deadline) = self.deadline() {
+            if self.now >= deadline {
+                self.plan.sandbox = SandboxPlan::Finish {
+                    failed: Some(Failed {
+                        reason: "DeadlineExceeded",
+                        message: "Pod was active on the node longer than the specified deadline",
+                    }),
+                };
+                return;
+            }
+            self.wake_at(deadline);
+        }
+        match self.sandbox {
+            Some(sandbox) => self.with_sandbox(&sandbox.id),
+            None => self.without_sandbox(),
+        }
+    }
+
+    fn deadline(&self) -> Option<Timestamp> {
+        let seconds = self.pod.spec().active_deadline_seconds?;
+        let start = self.pod.start_time().or(self.memory.started)?;
+        start.checked_add(SignedDuration::from_secs(seconds)).ok()
+    }
+
+    fn without_sandbox(&mut self) {
+        let ran = self.pod.regular().any(|container| self.latest(container).is_some());
+        let init_failed =
+            self.pod.init().filter(|container| !container.is_sidecar()).any(|container| {
+                self.latest(container).is_some_and(|latest| {
+                    let succeeded = matches!(latest.state, ContainerState::Exited { code: 0, .. });
+                    !succeeded && !self.may_restart(container, latest)
+                })
+            });
+        let never_again =
+            init_failed || (ran && !self.pod.regular().any(|it| self.wants_to_run(it)));
+        if never_again {
+            return;
+        }
+        let attempt = self.observed.sandboxes.first().map_or(0, |sandbox| sandbox.attempt + 1);
+        self.plan.sandbox = SandboxPlan::Make { attempt };
+        match self.pod.init().next() {
+            Some(first) => self.start_when_due(first),
+            None => self.start_regular(),
+        }
+        // The names of containers that were never started are wanted again.
+        self.remove_unstarted();
+    }
+
+    fn with_sandbox(&mut self, id: &str) {
+        let mut finished = false;
+        match self.init() {
+            Init::Failed => finished = true,
+            Init::Pending => {}
+            Init::Done => {
+                self.start_regular();
+                let busy = self.pod.regular().any(|container| {
+                    self.wants_to_run(container)
+                        || self.latest(container).is_some_and(ObservedContainer::is_running)
+                });
+                finished = !busy;
+            }
+        }
+        if finished {
+            self.plan.starts.clear();
+            self.plan.waiting.clear();
+            self.plan.kills.clear();
+            return;
+        }
+        self.plan.sandbox = SandboxPlan::Keep { id: id.to_owned() };
+        for container in self.pod.ephemeral() {
+            if self.latest(container).is_none_or(|it| it.state == ContainerState::Created) {
+                self.start_when_due(container);
+            }
+        }
+        self.remove_unstarted();
+    }
+
+    /// Judges the init containers in their order. Each waits for the end of the one before it, or for
+    /// the start of it if that is a sidecar.
+    fn init(&mut self) -> Init {
+        let all: Vec<_> = self.pod.init().collect();
+        let regular_ran = self.pod.regular().any(|container| self.in_sandbox(container).is_some());
+        // Runtimes may forget what ended; what came later proves that it did.
+        let furthest = all.iter().rposition(|container| self.in_sandbox(*container).is_some());
+        for (at, container) in all.into_iter().enumerate() {
+            let passed = regular_ran || furthest.is_some_and(|furthest| at < furthest);
+            if container.is_sidecar() {
+                if !self.sidecar(container) && !passed {
+                    return Init::Pending;
+                }
+                continue;
+            }
+            if regular_ran {
+                continue;
+            }
+            match self.in_sandbox(container) {
+                None if passed => {}
+                None => {
+                    self.start_when_due(container);
+                    return Init::Pending;
+                }
+                Some(latest) => match &latest.state {
+                    ContainerState::Exited { code: 0, .. } => {}
+                    ContainerState::Exited { .. } if !self.may_restart(container, latest) => {
+                        return Init::Failed;
+                    }
+                    ContainerState::Running { .. } => {
+                        self.kill_if_changed(container, latest);
+                        return Init::Pending;
+                    }
+                    _ => {
+                        self.start_when_due(container);
+                        return Init::Pending;
+                    }
+                },
+            }
+        }
+        Init::Done
+    }
+
+    /// Sees that a sidecar runs. True if it has started, so that the next may.
+    fn sidecar(&mut self, container: ContainerRef<'a>) -> bool {
+        match self.in_sandbox(container) {
+            Some(latest) if latest.is_running() => {
+                if self.kill_if_unwanted(container, latest) {
+                    return false;
+                }
+                self.memory.health(&latest.id).started
+            }
+            _ => {
+                self.start_when_due(container);
+                false
+            }
+        }
+    }
+
+    fn start_regular(&mut self) {
+        let regular: Vec<_> = self.pod.regular().collect();
+        for container in regular {
+            match self.latest(container) {
+                Some(latest) if latest.is_running() && self.is_in_sandbox(latest) => {
+                    self.kill_if_unwanted(container, latest);
+                }
+                _ if self.wants_to_run(container) => self.start_when_due(container),
+                _ => {}
+            }
+        }
+    }
+
+    fn kill_if_unwanted(
+        &mut self,
+        container: ContainerRef<'_>,
+        latest: &ObservedContainer,
+    ) -> bool {
+        let health = self.memory.health(&latest.id);
+        let cause = if health.startup_failed {
+            KillCause::StartupFailed
+        } else if health.liveness_failed {
+            KillCause::LivenessFailed
+        } else {
+            return self.kill_if_changed(container, latest);
+        };
+        self.kill(latest, cause);
+        true
+    }
+
+    fn kill_if_changed(&mut self, container: ContainerRef<'_>, latest: &ObservedContainer) -> bool {
+        let changed = latest.spec_hash.as_ref().is_some_and(|hash| *hash != container.spec_hash());
+        if changed {
+            self.kill(latest, KillCause::SpecChanged);
+        }
+        changed
+    }
+
+    fn kill(&mut self, container: &ObservedContainer, cause: KillCause) {
+        self.plan.kills.push(Kill {
+            id: container.id.clone(),
+            name: container.name.clone(),
+            cause,
+        });
+    }
+
+    /// Starts a container, unless it has to wait: for its back-off, or because the last try failed.
+    fn start_when_due(&mut self, container: ContainerRef<'_>) {
+        let name = container.name();
+        let latest = self.latest(container);
+        let attempt = match latest {
+            None => 0,
+            Some(latest) if latest.state == ContainerState::Created => latest.attempt,
+            Some(latest) => latest.attempt + 1,
+        };
+        if let Some((until, waiting)) = self.memory.not_before(name, self.now) {
+            self.wake_at(until);
+            self.plan.waiting.insert(name.to_owned(), waiting);
+            return;
+        }
+        let mut back_off = None;
+        if let Some(ContainerState::Exited { finished, .. }) = latest.map(|latest| &latest.state)
+            && latest
+                .is_some_and(|latest| latest.spec_hash.as_deref() == Some(&container.spec_hash()))
+        {
+            let before = self.memory.back_off(name);
+            match BackOff::after(before, *finished, self.now) {
+                Ok(next) => back_off = Some(next),
+                Err(until) => {
+                    self.wake_at(until);
+                    let delay = before.map(|before| before.delay).unwrap_or_default();
+                    let waiting = memory::crash_loop(delay, name, self.pod);
+                    self.plan.waiting.insert(name.to_owned(), waiting);
+                    return;
+                }
+            }
+        }
+        self.plan.starts.push(Start {
+            kind: container.kind,
+            name: name.to_owned(),
+            attempt,
+            back_off,
+        });
+    }
+
+    /// Containers that exist and were never started are made again under the same number.
+    fn remove_unstarted(&mut self) {
+        let starts = &self.plan.starts;
+        let unstarted = self.observed.containers.iter().filter(|container| {
+            matches!(container.state, ContainerState::Created)
+                && starts.iter().any(|start| start.name == container.name)
+        });
+        self.plan.removals = unstarted.map(|container| container.id.clone()).collect();
+    }
+
+    /// Whether a regular container should be running.
+    fn wants_to_run(&self, container: ContainerRef<'_>) -> bool {
+        match self.latest(container) {
+            None => true,
+            Some(latest) => match latest.state {
+                // It dies with its old sandbox, and not by itself.
+                ContainerState::Running { .. } => {
+                    self.is_in_sandbox(latest)
+                        || container.restart_policy(self.pod) != RestartPolicy::Never
+                }
+                _ => self.may_restart(container, latest),
+            },
+        }
+    }
+
+    fn may_restart(&self, container: ContainerRef<'_>, latest: &ObservedContainer) -> bool {
+        let ContainerState::Exited { code, .. } = latest.state else { return true };
+        if self.memory.replaces(container.name()) {
+            return true;
+        }
+        match (container.restart_policy(self.pod), container.kind) {
+            (_, ContainerKind::Ephemeral) | (RestartPolicy::Never, _) => false,
+            (RestartPolicy::Always, ContainerKind::Regular) => true,
+            // Init containers end once they succeed, whatever the policy says.
+            (RestartPolicy::Always | RestartPolicy::OnFailure, _) => code != 0,
+        }
+    }
+
+    fn latest(&self, container: ContainerRef<'_>) -> Option<&'a ObservedContainer> {
+        self.observed.latest(container.name())
+    }
+
+    /// The newest instance of a container, if it belongs to the current sandbox.
+    fn in_sandbox(&self, container: ContainerRef<'_>) -> Option<&'a ObservedContainer> {
+        self.latest(container).filter(|latest| self.is_in_sandbox(latest))
+    }
+
+    fn is_in_sandbox(&self, container: &ObservedContainer) -> bool {
+        self.sandbox.is_some_and(|sandbox| sandbox.id == container.sandbox)
+    }
+
+    fn wake_at(&mut self, time: Timestamp) {
+        self.plan.wake_at = Some(self.plan.wake_at.map_or(time, |other| other.min(time)));
+    }
+}

@@ -1,0 +1,49 @@
+//! Clearing away what ended before: of each container the newest dead one is kept, for its log and its end.
+
+use std::{collections::BTreeSet, fs};
+
+use tonic::Status;
+use tracing::debug;
+
+use super::surroundings::Surroundings;
+use crate::{
+    observed::{ContainerState, Observed, ObservedContainer},
+    pod::Pod,
+};
+
+/// Removes old containers and old sandboxes. What cannot be removed now is tried again later.
+pub(super) async fn prune(around: &Surroundings, pod: &Pod, observed: &Observed) {
+    if let Err(status) = remove(around, pod, observed).await {
+        debug!(code = ?status.code(), reason = status.message(), "old containers are left");
+    }
+}
+
+async fn remove(around: &Surroundings, pod: &Pod, observed: &Observed) -> Result<(), Status> {
+    let old = old_containers(observed);
+    for container in &old {
+        around.runtime.remove(&container.id).await?;
+        let message =
+            around.directories.termination_message(pod.uid(), &container.name, container.attempt);
+        // Files that are gone already are as good.
+        let _ = fs::remove_file(message);
+        let _ = fs::remove_file(&container.log_path);
+    }
+    let removed: BTreeSet<_> = old.iter().map(|container| &container.id).collect();
+    for sandbox in observed.sandboxes.iter().skip(1).filter(|sandbox| !sandbox.ready) {
+        let mut inside = observed.containers.iter().filter(|it| it.sandbox == sandbox.id);
+        if inside.all(|container| removed.contains(&container.id)) {
+            around.runtime.remove_sandbox(&sandbox.id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Dead containers with a newer dead one of the same name. The list is newest first.
+fn old_containers(observed: &Observed) -> Vec<&ObservedContainer> {
+    let mut kept = BTreeSet::new();
+    let dead = observed
+        .containers
+        .iter()
+        .filter(|container| matches!(container.state, ContainerState::Exited { .. }));
+    dead.filter(|container| !kept.insert(&container.name)).collect()
+}

@@ -1,0 +1,322 @@
+//! Carrying out a plan: sandboxes and containers come to be.
+
+use std::{fs, io, sync::Arc};
+
+use tonic::Status;
+use tracing::warn;
+use waybill_proto::cri::{Image, Mount, PodSandboxConfig};
+
+use super::{
+    end::stop_gracefully,
+    files,
+    plan::{KillCause, Plan, SandboxPlan, Start},
+    surroundings::Surroundings,
+};
+use crate::{
+    cri::{self, container, dns, hosts, sandbox},
+    event::Kind,
+    observed::Observed,
+    pod::{ContainerRef, Pod},
+    status::Waiting,
+};
+
+/// Where the machine's names and resolvers stand.
+const MACHINE_HOSTS: &str = "/etc/hosts";
+const MACHINE_RESOLVERS: &str = "/etc/resolv.conf";
+const HOSTS: &str = "/etc/hosts";
+
+/// What came of a plan.
+#[derive(Debug, Default)]
+pub(super) struct Started {
+    /// Names of containers that run now.
+    pub(super) started: Vec<String>,
+    pub(super) failed: Vec<(String, Failure)>,
+    /// What kept the pod as a whole from starting: reason and message of an event.
+    pub(super) failure: Option<(&'static str, String)>,
+}
+
+/// Why a container could not start.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It was not made.
+    Other(Waiting),
+    Pull {
+        waiting: Waiting,
+        image: String,
+    },
+    /// It was made and did not start well, which counts as a start.
+    Run(Waiting),
+}
+
+impl Failure {
+    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::Other(Waiting { reason, message: message.into() })
+    }
+
+    fn waiting(&self) -> &Waiting {
+        match self {
+            Self::Other(waiting) | Self::Pull { waiting, .. } | Self::Run(waiting) => waiting,
+        }
+    }
+}
+
+/// The sandbox that containers are made in.
+struct Place<'a> {
+    id: &'a str,
+    config: &'a PodSandboxConfig,
+    ips: &'a [String],
+}
+
+impl Surroundings {
+    /// Carries `plan` out as far as it goes.
+    pub(super) async fn act(&self, pod: &Arc<Pod>, observed: &Observed, plan: &Plan) -> Started {
+        let mut outcome = Started::default();
+        if let Err((reason, message)) = self.act_on(pod, observed, plan, &mut outcome).await {
+            outcome.failure = Some((reason, message));
+        }
+        outcome
+    }
+
+    async fn act_on(
+        &self,
+        pod: &Arc<Pod>,
+        observed: &Observed,
+        plan: &Plan,
+        outcome: &mut Started,
+    ) -> Result<(), (&'static str, String)> {
+        self.kill(pod, observed, plan).await;
+        for id in &plan.removals {
+            self.runtime
+                .remove(id)
+                .await
+                .map_err(failed("FailedKillPod", "error removing container"))?;
+        }
+        if plan.starts.is_empty() {
+            return Ok(());
+        }
+        self.prepare_volumes(pod).await.map_err(|message| ("FailedMount", message))?;
+        let machine_dns = dns::parse(&files::read_or_empty(MACHINE_RESOLVERS));
+        let (id, attempt) = match &plan.sandbox {
+            SandboxPlan::Keep { id } => {
+                let found = observed.sandboxes.iter().find(|sandbox| sandbox.id == *id);
+                (Some(id.clone()), found.map_or(0, |sandbox| sandbox.attempt))
+            }
+            SandboxPlan::Make { attempt } => (None, *attempt),
+            SandboxPlan::Finish { .. } => return Ok(()),
+        };
+        let config = sandbox::config(pod, attempt, &self.machine, &machine_dns)
+            .map_err(|error| ("FailedCreatePodSandBox", error.to_string()))?;
+        let id = match id {
+            Some(id) => id,
+            None => self.make_sandbox(pod, observed, &config).await?,
+        };
+        let ips = match observed.sandboxes.iter().find(|sandbox| sandbox.id == id) {
+            Some(sandbox) => sandbox.ips.clone(),
+            None => self.addresses(&id).await,
+        };
+        let place = Place { id: &id, config: &config, ips: &ips };
+        for start in &plan.starts {
+            match self.start(pod, observed, start, &place).await {
+                Ok(()) => outcome.started.push(start.name.clone()),
+                Err(failure) => {
+                    self.tell_failure(pod, &start.name, &failure);
+                    outcome.failed.push((start.name.clone(), failure));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills what must not run on. What cannot be killed is tried again in the next turn.
+    async fn kill(&self, pod: &Pod, observed: &Observed, plan: &Plan) {
+        for kill in &plan.kills {
+            let message = match kill.cause {
+                KillCause::LivenessFailed => {
+                    format!("Container {} failed liveness probe, will be restarted", kill.name)
+                }
+                KillCause::StartupFailed => {
+                    format!("Container {} failed startup probe, will be restarted", kill.name)
+                }
+                KillCause::SpecChanged => {
+                    format!("Container {} definition changed, will be restarted", kill.name)
+                }
+            };
+            self.recorder.container(pod, &kill.name, Kind::Normal, "Killing", &message);
+            let grace = self.probe_grace(pod, &kill.id).unwrap_or_else(|| pod.grace());
+            let container = observed.containers.iter().find(|container| container.id == kill.id);
+            let Some(container) = container else { continue };
+            if let Err(status) = stop_gracefully(self, pod, observed, container, grace).await {
+                warn!(
+                    container = kill.name,
+                    code = ?status.code(),
+                    reason = status.message(),
+                    "a container does not stop"
+                );
+            }
+        }
+    }
+
+    async fn make_sandbox(
+        &self,
+        pod: &Pod,
+        observed: &Observed,
+        config: &PodSandboxConfig,
+    ) -> Result<String, (&'static str, String)> {
+        for old in &observed.sandboxes {
+            let failed = failed("FailedKillPod", "error stopping sandbox");
+            self.runtime.stop_sandbox(&old.id).await.map_err(failed)?;
+        }
+        fs::create_dir_all(&config.log_directory).map_err(|error| {
+            ("FailedCreatePodSandBox", format!("cannot make the directory for logs: {error}"))
+        })?;
+        let handler = pod.spec().runtime_class_name.clone().unwrap_or_default();
+        let failed = failed("FailedCreatePodSandBox", "Failed to create pod sandbox");
+        self.runtime.run_sandbox(config.clone(), handler).await.map_err(failed)
+    }
+
+    /// The addresses of a new sandbox. Not knowing them does not keep anything from starting.
+    async fn addresses(&self, id: &str) -> Vec<String> {
+        let status = self.runtime.sandbox_status(id).await.ok().flatten();
+        status.map(cri::observe::addresses).unwrap_or_default()
+    }
+
+    async fn start(
+        &self,
+        pod: &Arc<Pod>,
+        observed: &Observed,
+        start: &Start,
+        place: &Place<'_>,
+    ) -> Result<(), Failure> {
+        let Some(container) = pod.container(&start.name) else { return Ok(()) };
+        let image = self.images.ensure(self, pod, container, place.config).await?;
+        let id = self.create(pod, observed, container, start.attempt, &image, place).await?;
+        let note = |reason, message: String| {
+            self.recorder.container(pod, &start.name, Kind::Normal, reason, &message);
+        };
+        note("Created", format!("Created container: {}", start.name));
+        let started = self.runtime.start(&id).await;
+        started.map_err(|status| {
+            Failure::Run(Waiting { reason: "RunContainerError", message: shown(&status) })
+        })?;
+        note("Started", format!("Started container {}", start.name));
+        self.post_start(pod, container, &id, place.ips).await
+    }
+
+    async fn create(
+        &self,
+        pod: &Arc<Pod>,
+        observed: &Observed,
+        container: ContainerRef<'_>,
+        attempt: u32,
+        image: &Image,
+        place: &Place<'_>,
+    ) -> Result<String, Failure> {
+        let config_error = |message: String| Failure::new("CreateContainerConfigError", message);
+        let environment =
+            self.environment(pod, container, place.ips).await.map_err(config_error)?;
+        let mut mounts = self.mounts(pod, container, &environment).await.map_err(config_error)?;
+        let add = self.add_own_mounts(pod, container, attempt, place.ips, &mut mounts);
+        add.map_err(|error| {
+            config_error(format!("cannot prepare the container's files: {error}"))
+        })?;
+        let target = container.target().map(|name| target_id(observed, name)).transpose()?;
+        let request = container::Request {
+            pod,
+            container,
+            attempt,
+            image,
+            environment: &environment,
+            mounts,
+            target: target.as_deref(),
+        };
+        let config = container::config(request, &self.machine)
+            .map_err(|error| config_error(error.to_string()))?;
+        let made = self.runtime.create(place.id, config, place.config.clone()).await;
+        made.map_err(|status| Failure::new("CreateContainerError", shown(&status)))
+    }
+
+    /// Adds what every container has: the hosts file of its pod, and a file for its last words.
+    fn add_own_mounts(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        attempt: u32,
+        ips: &[String],
+        mounts: &mut Vec<Mount>,
+    ) -> io::Result<()> {
+        let logs = self.directories.pod_logs(pod.namespace(), pod.name(), pod.uid());
+        fs::create_dir_all(logs.join(container.name()))?;
+        let mut own = Vec::new();
+        let message = self.directories.termination_message(pod.uid(), container.name(), attempt);
+        files::make_message_file(&message)?;
+        own.push((container::message_path(container), message));
+        if let Some(content) = hosts::content(pod, ips, &files::read_or_empty(MACHINE_HOSTS)) {
+            let path = self.directories.hosts(pod.uid());
+            files::write_in_place(&path, &content)?;
+            own.push((HOSTS.to_owned(), path));
+        }
+        for (container_path, path) in own {
+            let taken = |mount: &Mount| {
+                mount.container_path.trim_end_matches('/') == container_path.trim_end_matches('/')
+            };
+            if !mounts.iter().any(taken) {
+                let host_path = path.display().to_string();
+                mounts.push(Mount { container_path, host_path, ..Mount::default() });
+            }
+        }
+        Ok(())
+    }
+
+    /// A container whose first hook fails is killed, as if it had never started well.
+    async fn post_start(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        id: &str,
+        ips: &[String],
+    ) -> Result<(), Failure> {
+        let hook = container.lifecycle().and_then(|lifecycle| lifecycle.post_start.as_ref());
+        let Some(hook) = hook else { return Ok(()) };
+        let ip = ips.first().map(String::as_str);
+        let Err(message) = self.hook(pod, id, ip, hook).await else { return Ok(()) };
+        let name = container.name();
+        self.recorder.container(pod, name, Kind::Warning, "FailedPostStartHook", &message);
+        self.recorder.container(pod, name, Kind::Normal, "Killing", "FailedPostStartHook");
+        if let Err(status) = self.runtime.stop(id, pod.grace()).await {
+            warn!(container = name, reason = status.message(), "a container does not stop");
+        }
+        Err(Failure::Run(Waiting { reason: "PostStartHookError", message }))
+    }
+
+    fn tell_failure(&self, pod: &Pod, name: &str, failure: &Failure) {
+        let waiting = failure.waiting();
+        let message = match failure {
+            Failure::Pull { .. } => format!("Error: {}", waiting.reason),
+            Failure::Run(waiting) if waiting.reason == "PostStartHookError" => return,
+            Failure::Other(waiting) | Failure::Run(waiting) => {
+                format!("Error: {}", waiting.message)
+            }
+        };
+        self.recorder.container(pod, name, Kind::Warning, "Failed", &message);
+    }
+}
+
+fn target_id(observed: &Observed, name: &str) -> Result<String, Failure> {
+    let target = observed.latest(name).filter(|container| container.is_running());
+    target.map(|container| container.id.clone()).ok_or_else(|| {
+        let message = format!("unable to find target container {name:?}");
+        Failure::new("CreateContainerConfigError", message)
+    })
+}
+
+fn failed(
+    reason: &'static str,
+    what: &'static str,
+) -> impl FnOnce(Status) -> (&'static str, String) {
+    move |status| (reason, format!("{what}: {}", shown(&status)))
+}
+
+/// As gRPC errors look in the events of kubelets.
+pub(super) fn shown(status: &Status) -> String {
+    format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
+}

@@ -1,0 +1,198 @@
+//! What a worker needs of the rest of the node, in one place.
+
+use std::{collections::BTreeMap, fs, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::LifecycleHandler;
+use tracing::warn;
+use waybill_core::{chain::Chain, env::merge::Environment, id::PodUid};
+use waybill_proto::cri::Mount;
+
+use super::{image::Images, memory::Health, plan};
+use crate::{
+    Clock,
+    cri::{Runtime, sandbox::Machine},
+    directories::Directories,
+    environment::{Request, Resolver},
+    event::{Kind, Recorder},
+    observed::Observed,
+    pod::{ContainerRef, Pod},
+    probe,
+    status::{self, Facts, Failed, Waiting, Writer},
+    volume::Volumes,
+};
+
+/// The parts of the node that workers use.
+pub(crate) struct Surroundings {
+    pub(crate) runtime: Runtime,
+    /// What stands before `://` in the ids of containers.
+    pub(crate) runtime_name: String,
+    pub(crate) machine: Machine,
+    pub(crate) directories: Directories,
+    pub(crate) host_ip: String,
+    pub(crate) clock: Clock,
+    pub(crate) resolver: Resolver,
+    pub(crate) volumes: Volumes,
+    pub(crate) images: Images,
+    pub(crate) recorder: Recorder,
+    pub(crate) writer: Writer,
+}
+
+impl Surroundings {
+    pub(super) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// The environment of a container, or what users read about it.
+    pub(super) async fn environment(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        pod_ips: &[String],
+    ) -> Result<Environment, String> {
+        let request = Request { pod, container, pod_ips };
+        let resolved = self.resolver.resolve(request).await.map_err(|error| text(&error))?;
+        for warning in &resolved.warnings {
+            let (reason, message) = (warning.reason, &warning.message);
+            self.recorder.container(pod, container.name(), Kind::Warning, reason, message);
+        }
+        Ok(resolved.environment)
+    }
+
+    pub(super) async fn prepare_volumes(&self, pod: &Pod) -> Result<(), String> {
+        self.volumes.prepare(pod).await.map_err(|error| text(&error))
+    }
+
+    /// What cannot be refreshed stays as it is.
+    pub(super) async fn refresh_volumes(&self, pod: &Pod) {
+        if let Err(error) = self.volumes.refresh(pod).await {
+            let message = text(&error);
+            self.recorder.pod(pod, Kind::Warning, "FailedMount", &message);
+        }
+    }
+
+    pub(super) async fn mounts(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        environment: &Environment,
+    ) -> Result<Vec<Mount>, String> {
+        let mounts = self.volumes.mounts(pod, container, environment).await;
+        mounts.map_err(|error| text(&error))
+    }
+
+    pub(super) async fn remove_volumes(&self, uid: &PodUid) -> Result<(), String> {
+        self.volumes.remove(uid).await.map_err(|error| text(&error))
+    }
+
+    /// Volumes and logs of a pod that has ended.
+    pub(super) async fn remove_files(&self, pod: &Pod) -> Result<(), String> {
+        self.remove_volumes(pod.uid()).await?;
+        self.remove_logs(pod.namespace(), pod.name(), pod.uid());
+        Ok(())
+    }
+
+    pub(super) fn remove_logs(&self, namespace: &str, name: &str, uid: &PodUid) {
+        let logs = self.directories.pod_logs(namespace, name, uid);
+        match fs::remove_dir_all(&logs) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                warn!(path = %logs.display(), %error, "logs of a pod are left");
+            }
+            _ => {}
+        }
+    }
+
+    /// Sees that the probes of a pod are asked, and says what they found.
+    pub(super) fn watch_health(
+        &self,
+        pod: &Arc<Pod>,
+        observed: &Observed,
+    ) -> BTreeMap<String, Health> {
+        let results = self.probes(pod.uid());
+        let running = observed.containers.iter().filter(|container| container.is_running());
+        let health = running.filter_map(|container| {
+            let spec = pod.container(&container.name)?.to_container();
+            let failed = results.failure(&container.id).map(|failure| failure.purpose);
+            let health = Health {
+                started: results.is_started(&spec, &container.id),
+                startup_failed: failed == Some(probe::Purpose::Startup),
+                liveness_failed: failed == Some(probe::Purpose::Liveness),
+            };
+            Some((container.id.clone(), health))
+        });
+        health.collect()
+    }
+
+    /// How long a container may take to stop whose probe failed, if the probe says so.
+    pub(super) fn probe_grace(&self, pod: &Pod, container_id: &str) -> Option<i64> {
+        self.probes(pod.uid()).failure(container_id)?.grace
+    }
+
+    fn probes(&self, _uid: &PodUid) -> probe::Results {
+        probe::Results::default()
+    }
+
+    /// Stops asking the probes of a pod.
+    pub(super) fn forget_health(&self, _uid: &PodUid) {}
+
+    pub(super) async fn hook(
+        &self,
+        _pod: &Pod,
+        _container_id: &str,
+        _pod_ip: Option<&str>,
+        _handler: &LifecycleHandler,
+    ) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Tells the status of a pod that shall run.
+    pub(super) fn publish(
+        &self,
+        pod: &Arc<Pod>,
+        observed: &Observed,
+        waiting: &BTreeMap<String, Waiting>,
+        failed: Option<&plan::Failed>,
+    ) {
+        let failed = failed.map(|failed| Failed {
+            reason: failed.reason.to_owned(),
+            message: failed.message.to_owned(),
+        });
+        self.set_status(
+            pod,
+            observed,
+            Facts { waiting: waiting.clone(), failed, ..Facts::default() },
+        );
+    }
+
+    /// Tells the status of a pod that ends.
+    pub(super) fn publish_ending(&self, pod: &Arc<Pod>, observed: &Observed) {
+        self.set_status(pod, observed, Facts { terminating: true, ..Facts::default() });
+    }
+
+    fn set_status(&self, pod: &Arc<Pod>, observed: &Observed, facts: Facts) {
+        let facts = Facts {
+            probes: self.probes(pod.uid()),
+            host_ip: self.host_ip.clone(),
+            runtime_name: self.runtime_name.clone(),
+            ..facts
+        };
+        let status = status::compute(pod, observed, &facts, self.now());
+        self.writer.set(Arc::clone(pod), status);
+    }
+
+    /// The API server may forget the pod: nothing of it is left.
+    pub(super) fn delete(&self, pod: &Arc<Pod>) {
+        self.writer.delete(Arc::clone(pod));
+    }
+
+    /// Nobody will ask for the pod again.
+    pub(super) fn forget(&self, uid: &PodUid) {
+        self.forget_health(uid);
+        self.resolver.provenance.forget(uid);
+        self.writer.forget(uid);
+    }
+}
+
+fn text(error: &(dyn std::error::Error + 'static)) -> String {
+    Chain(error).to_string()
+}

@@ -1,0 +1,287 @@
+//! The loop of one worker.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
+use tracing::{Instrument, info_span, warn};
+
+use super::{
+    End, Wanted, Workers,
+    end::Ending,
+    memory::Memory,
+    plan::{self, Failed, KillCause, Plan, SandboxPlan},
+    prune,
+    start::{Failure, Started},
+    surroundings::Surroundings,
+};
+use crate::{cri::observe::observe, event::Kind, observed::Observed, pod::Pod, status::Waiting};
+
+/// After the runtime did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Turns that take longer are told of while they last.
+const QUICK: Duration = Duration::from_millis(100);
+/// Between two looks at what volumes were made from.
+const REFRESH: Duration = Duration::from_secs(60);
+/// What stands for the pod as a whole among the failures of its containers.
+const WHOLE_POD: &str = "";
+
+/// The worker of one pod.
+pub(super) struct Worker {
+    workers: Workers,
+    around: Arc<Surroundings>,
+    wanted: watch::Receiver<Wanted>,
+    wake: Arc<Notify>,
+    memory: Memory,
+    /// Reasons that events have told of, so that each is told once.
+    told: BTreeMap<String, &'static str>,
+}
+
+/// When the next turn is.
+enum Next {
+    Now,
+    After(Duration),
+    /// When somebody wakes the worker.
+    Woken,
+}
+
+impl Worker {
+    pub(super) fn new(
+        workers: Workers,
+        wanted: watch::Receiver<Wanted>,
+        wake: Arc<Notify>,
+    ) -> Self {
+        let around = Arc::clone(&workers.0.around);
+        let memory = Memory::default();
+        Self { workers, around, wanted, wake, memory, told: BTreeMap::new() }
+    }
+
+    pub(super) async fn run(mut self) {
+        let pod = Arc::clone(&self.wanted.borrow().pod);
+        let span =
+            info_span!("pod", namespace = pod.namespace(), name = pod.name(), uid = %pod.uid());
+        self.live().instrument(span).await;
+    }
+
+    async fn live(&mut self) {
+        self.memory.started = Some(self.around.now());
+        let mut generation = None;
+        loop {
+            let wanted = self.wanted.borrow_and_update().clone();
+            if wanted.is_ending() {
+                if self.end(&wanted).await {
+                    return;
+                }
+                continue;
+            }
+            let metadata = &wanted.pod.object().metadata;
+            if generation != Some(metadata.generation) {
+                generation = Some(metadata.generation);
+                self.memory.forgive();
+            }
+            let mut ending = self.wanted.clone();
+            let next = tokio::select! {
+                next = self.turn(&wanted.pod) => next,
+                // What was under way is found in the runtime.
+                _ = ending.wait_for(Wanted::is_ending) => continue,
+            };
+            self.wait(next, &wanted.pod).await;
+        }
+    }
+
+    async fn wait(&mut self, next: Next, pod: &Pod) {
+        let pause = match next {
+            Next::Now => return,
+            Next::After(pause) => pause,
+            Next::Woken => REFRESH,
+        };
+        tokio::select! {
+            () = sleep(pause.min(REFRESH)) => {
+                if pause >= REFRESH {
+                    self.around.refresh_volumes(pod).await;
+                }
+            }
+            () = self.wake.notified() => {}
+            // The sender lives as long as the entry, which only this worker removes.
+            _ = self.wanted.changed() => {}
+        }
+    }
+
+    /// Ends the pod. True if the worker is done for good.
+    async fn end(&mut self, wanted: &Wanted) -> bool {
+        Ending::new(&self.around, self.wanted.clone()).run().await;
+        let uid = wanted.pod.uid();
+        loop {
+            let end = self.wanted.borrow_and_update().end;
+            match end {
+                Some(End::Drain { .. }) => return true,
+                Some(End::Gone) => {
+                    self.around.forget(uid);
+                    if self.workers.leave(uid) {
+                        return true;
+                    }
+                    self.memory = Memory::default();
+                    return false;
+                }
+                // Deleted: its object goes as soon as the API server has heard of the end.
+                None if self.wanted.borrow().is_ending() => {
+                    if self.wanted.changed().await.is_err() {
+                        return true;
+                    }
+                }
+                None => return false,
+            }
+        }
+    }
+
+    async fn turn(&mut self, pod: &Arc<Pod>) -> Next {
+        let observed = match observe(&self.around.runtime, &self.around.directories, pod.uid())
+            .await
+        {
+            Ok(observed) => observed,
+            Err(status) => {
+                warn!(code = ?status.code(), reason = status.message(), "the runtime does not answer");
+                return Next::After(ASK_AGAIN);
+            }
+        };
+        self.memory.set_health(self.around.watch_health(pod, &observed));
+        let now = self.around.now();
+        let plan = plan::plan(pod, &observed, &self.memory, now);
+        self.tell_pauses(pod, &plan);
+        if let SandboxPlan::Finish { failed } = &plan.sandbox {
+            return self.finish(pod, &observed, failed.as_ref()).await;
+        }
+        let paused = self.memory.not_before(WHOLE_POD, now).map(|(until, _)| until);
+        let idle = plan.kills.is_empty() && plan.starts.is_empty();
+        if idle || (plan.kills.is_empty() && paused.is_some()) {
+            self.around.publish(pod, &observed, &plan.waiting, None);
+            prune::prune(&self.around, pod, &observed).await;
+            return next(plan.wake_at.into_iter().chain(paused).min(), now);
+        }
+        let outcome = self.act_and_tell(pod, &observed, &plan).await;
+        self.remember(pod, &plan, outcome);
+        Next::Now
+    }
+
+    /// Carries the plan out. If that takes long, the status is told meanwhile.
+    async fn act_and_tell(&self, pod: &Arc<Pod>, observed: &Observed, plan: &Plan) -> Started {
+        let acting = self.around.act(pod, observed, plan);
+        tokio::pin!(acting);
+        tokio::select! {
+            outcome = &mut acting => return outcome,
+            () = sleep(QUICK) => self.around.publish(pod, observed, &plan.waiting, None),
+        }
+        loop {
+            tokio::select! {
+                outcome = &mut acting => return outcome,
+                () = self.wake.notified() => {
+                    let found = observe(&self.around.runtime, &self.around.directories, pod.uid());
+                    if let Ok(observed) = found.await {
+                        self.around.watch_health(pod, &observed);
+                        self.around.publish(pod, &observed, &plan.waiting, None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, pod: &Pod, plan: &Plan, outcome: Started) {
+        let now = self.around.now();
+        for kill in &plan.kills {
+            if kill.cause == KillCause::SpecChanged {
+                self.memory.replace(&kill.name);
+            }
+        }
+        if outcome.failure.is_none() {
+            self.memory.succeeded(WHOLE_POD);
+        }
+        let back_off = |name: &str| {
+            plan.starts.iter().find(|start| start.name == name).and_then(|start| start.back_off)
+        };
+        for name in &outcome.started {
+            self.memory.succeeded(name);
+            self.told.remove(name);
+            self.memory.set_back_off(name, back_off(name));
+        }
+        for (name, failure) in outcome.failed {
+            match failure {
+                Failure::Run(waiting) => {
+                    self.memory.set_back_off(&name, back_off(&name));
+                    self.memory.failed(&name, waiting, now);
+                }
+                Failure::Pull { waiting, image } => {
+                    self.memory.pull_failed(&name, waiting, &image, now);
+                }
+                Failure::Other(waiting) => self.memory.failed(&name, waiting, now),
+            }
+        }
+        if let Some((reason, message)) = outcome.failure {
+            self.around.recorder.pod(pod, Kind::Warning, reason, &message);
+            self.memory.failed(WHOLE_POD, Waiting { reason, message }, now);
+        }
+    }
+
+    /// Events for containers that have to wait, one for each time that they begin to.
+    fn tell_pauses(&mut self, pod: &Pod, plan: &Plan) {
+        for (name, waiting) in &plan.waiting {
+            if self.told.insert(name.clone(), waiting.reason) == Some(waiting.reason) {
+                continue;
+            }
+            let tell = |reason, message: &str| {
+                self.around.recorder.container(pod, name, Kind::Warning, reason, message);
+            };
+            match waiting.reason {
+                "CrashLoopBackOff" => tell(
+                    "BackOff",
+                    &format!("Back-off restarting failed container {name} in pod {}", pod.shown()),
+                ),
+                "ImagePullBackOff" => {
+                    tell("BackOff", &waiting.message);
+                    tell("Failed", "Error: ImagePullBackOff");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing of the pod will run again: what still does is stopped, and all is kept.
+    async fn finish(
+        &mut self,
+        pod: &Arc<Pod>,
+        observed: &Observed,
+        failed: Option<&Failed>,
+    ) -> Next {
+        let runs = observed.sandboxes.iter().any(|sandbox| sandbox.ready)
+            || observed.containers.iter().any(|container| container.is_running());
+        if !runs {
+            self.around.publish(pod, observed, &BTreeMap::new(), failed);
+            return Next::Woken;
+        }
+        if let Some(failed) = failed {
+            self.around.recorder.pod(pod, Kind::Normal, failed.reason, failed.message);
+        }
+        self.around.publish(pod, observed, &BTreeMap::new(), failed);
+        let ending = Ending::new(&self.around, self.wanted.clone());
+        match ending.stop_all(pod, observed).await {
+            Ok(()) => Next::Now,
+            Err(status) => {
+                warn!(code = ?status.code(), reason = status.message(), "a pod that ended does not stop");
+                Next::After(ASK_AGAIN)
+            }
+        }
+    }
+}
+
+fn next(wake_at: Option<Timestamp>, now: Timestamp) -> Next {
+    match wake_at {
+        None => Next::Woken,
+        Some(time) => {
+            let pause = time.duration_since(now).max(SignedDuration::ZERO);
+            // A little later rather than too early, when nothing would have changed.
+            Next::After(pause.unsigned_abs() + Duration::from_millis(1))
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The cgroups of exec sessions, each below its container's in the unified hierarchy.
+
+use std::{io, os::fd::OwnedFd};
+
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat},
+    io::Errno,
+};
+
+use super::{
+    Cgroup,
+    tree::{has_populated, kill_below},
+};
+
+/// The cgroup of an exec session.
+#[derive(Debug)]
+pub(in crate::engine) struct SessionCgroup {
+    parent: OwnedFd,
+    name: String,
+    directory: OwnedFd,
+    events: OwnedFd,
+}
+
+impl SessionCgroup {
+    pub(in crate::engine) fn name_of(session: &str) -> String {
+        format!("exec-{session}")
+    }
+
+    /// Makes it below `parent`, a container's directory in the unified hierarchy.
+    pub(in crate::engine) fn create(parent: &OwnedFd, session: &str) -> io::Result<Self> {
+        let name = Self::name_of(session);
+        let parent = parent.try_clone()?;
+        mkdirat(&parent, &name, Mode::from_raw_mode(0o755))?;
+        match Self::open_parts(&parent, &name) {
+            Ok((directory, events)) => Ok(Self { parent, name, directory, events }),
+            Err(error) => {
+                let _ = unlinkat(&parent, &name, AtFlags::REMOVEDIR);
+                Err(error)
+            }
+        }
+    }
+
+    fn open_parts(parent: &OwnedFd, name: &str) -> io::Result<(OwnedFd, OwnedFd)> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let directory = openat(parent, name, flags, Mode::empty())?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let events = openat(&directory, "cgroup.events", flags, Mode::empty())?;
+        Ok((directory, events))
+    }
+
+    /// To fork into.
+    pub(in crate::engine) fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    /// Reports [`PollFlags::PRI`] when it became empty or populated.
+    pub(in crate::engine) fn events(&self) -> &OwnedFd {
+        &self.events
+    }
+
+    /// Removes it if no process lives in it; false if one does.
+    pub(in crate::engine) fn remove_if_empty(&self) -> io::Result<bool> {
+        let mut buffer = [0; 256];
+        let count = rustix::io::pread(&self.events, &mut buffer, 0)?;
+        if has_populated(buffer.get(..count).unwrap_or_default()) {
+            return Ok(false);
+        }
+        match unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(Errno::BUSY) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Kills every process of a session, wherever it went. A session that is gone has none.
+pub(in crate::engine) fn kill_session(container: &Cgroup, session: &str) -> io::Result<()> {
+    kill_below(&container.unified().join(SessionCgroup::name_of(session)))
+}

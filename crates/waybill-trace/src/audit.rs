@@ -1,0 +1,355 @@
+//! Requests for exec sessions, as the audit log of the API server tells of them.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufRead, BufReader, Seek, SeekFrom},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use waybill_api::exec::{ExecVar, PodExecOptions};
+
+/// One request for a session, by what was recorded of it so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its audit ID, which is ours and not the client's.
+    pub audit_id: String,
+    /// Who asked; the impersonated user, where somebody acted for another.
+    pub user: String,
+    /// Who acted for that user.
+    pub impersonator: Option<String>,
+    /// The user's groups.
+    pub groups: Vec<String>,
+    /// Where from. Only the last address was seen by the server itself.
+    pub source: Vec<String>,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod.
+    pub pod: String,
+    /// The container; empty if the request named none.
+    pub container: String,
+    /// The command.
+    pub command: Vec<String>,
+    /// The names of the variables that the caller set.
+    pub variables: Vec<String>,
+    /// When the request came.
+    pub received: Timestamp,
+    /// Whether the session began.
+    pub began: bool,
+    /// When it was over.
+    pub ended: Option<Timestamp>,
+}
+
+/// The audit log of an API server on this machine, read piece by piece.
+#[derive(Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+    /// The file that was read last, by its number, and how far.
+    seen: Option<(u64, u64)>,
+    requests: BTreeMap<String, Request>,
+}
+
+/// Why the audit log cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the audit log {}", path.display())]
+pub struct AuditLogError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+impl AuditLog {
+    /// The log at `path`. Full files that were set aside beside it are read too, the first time.
+    pub fn at(path: &Path) -> Self {
+        Self { path: path.to_owned(), seen: None, requests: BTreeMap::new() }
+    }
+
+    /// Reads what is new. A line that is not whole yet is left for the next time; one that is no event of
+    /// an exec session is passed over.
+    pub fn refresh(&mut self) -> Result<(), AuditLogError> {
+        let fail = |path: &Path| {
+            let path = path.to_owned();
+            move |source| AuditLogError { path, source }
+        };
+        if self.seen.is_none() {
+            for older in self.set_aside().map_err(fail(&self.path))? {
+                let file = File::open(&older).map_err(fail(&older))?;
+                self.read(file, 0).map_err(fail(&older))?;
+            }
+        }
+        let mut file = File::open(&self.path).map_err(fail(&self.path))?;
+        let number = file.metadata().map_err(fail(&self.path))?.ino();
+        let from = match self.seen {
+            Some((seen, offset)) if seen == number => offset,
+            Some((seen, offset)) => {
+                self.finish(seen, offset).map_err(fail(&self.path))?;
+                0
+            }
+            None => 0,
+        };
+        file.seek(SeekFrom::Start(from)).map_err(fail(&self.path))?;
+        let end = self.read(file, from).map_err(fail(&self.path))?;
+        self.seen = Some((number, end));
+        Ok(())
+    }
+
+    /// Every request so far, by its audit ID.
+    pub fn requests(&self) -> &BTreeMap<String, Request> {
+        &self.requests
+    }
+
+    /// Reads the rest of a file that was set aside since.
+    fn finish(&mut self, number: u64, offset: u64) -> io::Result<()> {
+        for path in self.set_aside()? {
+            let mut file = File::open(path)?;
+            if file.metadata()?.ino() == number {
+                file.seek(SeekFrom::Start(offset))?;
+                self.read(file, offset)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `audit-<time>.log` beside `audit.log`, oldest first.
+    fn set_aside(&self) -> io::Result<Vec<PathBuf>> {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let mut found = Vec::new();
+        for entry in directory.read_dir()? {
+            let path = entry?.path();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            if path.extension() == self.path.extension() && name.starts_with(&format!("{stem}-")) {
+                found.push(path);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Reads whole lines from where the file stands; returns how far.
+    fn read(&mut self, file: File, mut offset: u64) -> io::Result<u64> {
+        let mut reader = BufReader::new(file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let count = reader.read_until(b'\n', &mut line)?;
+            if line.last() != Some(&b'\n') {
+                return Ok(offset);
+            }
+            offset += count as u64;
+            self.hear(&line);
+        }
+    }
+
+    fn hear(&mut self, line: &[u8]) {
+        // Most lines tell of something else, and parsing is the price of a line.
+        if !line.windows(7).any(|bytes| bytes == b"\"exec\"}" || bytes == b"\"exec\",") {
+            return;
+        }
+        let Ok(event) = serde_json::from_slice::<Event>(line) else { return };
+        let Some(target) = event.object_ref.as_ref().filter(|it| it.is_exec()) else { return };
+        let request =
+            self.requests.entry(event.audit_id.clone()).or_insert_with(|| request(&event, target));
+        match event.stage.as_str() {
+            "ResponseStarted" => request.began = true,
+            "ResponseComplete" | "Panic" => {
+                // 101 is told at the end where the start was not recorded.
+                request.began |= event.response_status.is_some_and(|status| status.code == 101);
+                request.ended = Some(event.stage_timestamp);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn request(event: &Event, target: &ObjectReference) -> Request {
+    let query = event.request_uri.split_once('?').map_or("", |(_, query)| query);
+    let options = PodExecOptions::from_query(query).unwrap_or_default();
+    let (user, impersonator) = match &event.impersonated_user {
+        Some(user) => (user, Some(event.user.username.clone())),
+        None => (&event.user, None),
+    };
+    Request {
+        audit_id: event.audit_id.clone(),
+        user: user.username.clone(),
+        impersonator,
+        groups: user.groups.clone(),
+        source: event.source_ips.clone(),
+        namespace: target.namespace.clone(),
+        pod: target.name.clone(),
+        container: options.container,
+        command: options.command,
+        variables: options.env.iter().map(ExecVar::name).map(str::to_owned).collect(),
+        received: event.request_received_timestamp,
+        began: false,
+        ended: None,
+    }
+}
+
+/// What is read of an `audit.k8s.io/v1` Event, of any API server.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    #[serde(rename = "auditID")]
+    audit_id: String,
+    stage: String,
+    #[serde(rename = "requestURI", default)]
+    request_uri: String,
+    #[serde(default)]
+    user: User,
+    #[serde(default)]
+    impersonated_user: Option<User>,
+    #[serde(rename = "sourceIPs", default)]
+    source_ips: Vec<String>,
+    #[serde(default)]
+    object_ref: Option<ObjectReference>,
+    #[serde(default)]
+    response_status: Option<ResponseStatus>,
+    #[serde(with = "crate::time")]
+    request_received_timestamp: Timestamp,
+    #[serde(with = "crate::time")]
+    stage_timestamp: Timestamp,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    groups: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ObjectReference {
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+impl ObjectReference {
+    fn is_exec(&self) -> bool {
+        self.resource == "pods" && self.subresource == "exec"
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ResponseStatus {
+    code: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn event(id: &str, stage: &str) -> Value {
+        json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+            "auditID": id, "stage": stage,
+            "requestURI": "/api/v1/namespaces/shop/pods/web/exec?command=sh&command=-c&command=a+b\
+                &container=app&env=LEVEL%3D%2A%2A%2A&stdout=true",
+            "verb": "create",
+            "user": {"username": "anna", "groups": ["dev", "system:authenticated"]},
+            "sourceIPs": ["10.0.0.9"],
+            "objectRef": {"resource": "pods", "namespace": "shop", "name": "web",
+                "apiVersion": "v1", "subresource": "exec"},
+            "requestReceivedTimestamp": "2026-01-02T03:04:05.000000Z",
+            "stageTimestamp": "2026-01-02T03:04:06.000000Z",
+        })
+    }
+
+    fn write(path: &Path, events: &[Value]) {
+        let mut file = File::options().create(true).append(true).open(path).unwrap();
+        for event in events {
+            writeln!(file, "{event}").unwrap();
+        }
+    }
+
+    /// EXEC-48
+    #[test]
+    fn a_request_is_what_all_its_stages_tell() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        write(&path, &[event("1", "RequestReceived")]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        let request = &log.requests()["1"];
+        assert_eq!((request.user.as_str(), request.pod.as_str()), ("anna", "web"));
+        assert_eq!(request.command, ["sh", "-c", "a b"]);
+        assert_eq!(request.variables, ["LEVEL"]);
+        assert_eq!(request.container, "app");
+        assert!(!request.began);
+        write(&path, &[event("1", "ResponseStarted"), event("1", "ResponseComplete")]);
+        log.refresh().unwrap();
+        assert!(log.requests()["1"].began);
+        assert!(log.requests()["1"].ended.is_some());
+    }
+
+    #[test]
+    fn other_requests_and_other_lines_are_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let mut logs = event("1", "RequestReceived");
+        logs["objectRef"]["subresource"] = "log".into();
+        write(&path, &[logs, json!("exec"), json!({"a": "exec", "b": 1})]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        assert!(log.requests().is_empty());
+    }
+
+    #[test]
+    fn who_acted_for_another_is_told_beside() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let mut event = event("1", "RequestReceived");
+        event["impersonatedUser"] = json!({"username": "ben"});
+        write(&path, &[event]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        assert_eq!(log.requests()["1"].user, "ben");
+        assert_eq!(log.requests()["1"].impersonator.as_deref(), Some("anna"));
+    }
+
+    #[test]
+    fn files_that_were_set_aside_are_read_to_their_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        write(
+            &directory.path().join("audit-2026-01-01T00-00-00.000.log"),
+            &[event("0", "RequestReceived")],
+        );
+        write(&path, &[event("1", "RequestReceived")]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        write(&path, &[event("2", "RequestReceived")]);
+        fs::rename(&path, directory.path().join("audit-2026-01-02T00-00-00.000.log")).unwrap();
+        write(&path, &[event("3", "RequestReceived")]);
+        log.refresh().unwrap();
+        assert_eq!(log.requests().keys().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
+    }
+
+    #[test]
+    fn half_a_line_waits_for_the_other_half() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let line = event("1", "RequestReceived").to_string();
+        let (first, second) = line.split_at(line.len() / 2);
+        fs::write(&path, first).unwrap();
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        assert!(log.requests().is_empty());
+        let mut file = File::options().append(true).open(&path).unwrap();
+        writeln!(file, "{second}").unwrap();
+        log.refresh().unwrap();
+        assert_eq!(log.requests().len(), 1);
+    }
+}

@@ -1,0 +1,134 @@
+//! What the runtime knows: its sessions, and which pod a container belongs to.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use tonic::{
+    Status,
+    transport::{Channel, Endpoint},
+};
+use waybill_proto::{
+    cri::{ListContainersRequest, runtime_service_client::RuntimeServiceClient},
+    runtime::{self, ListSessionsRequest, sessions_client::SessionsClient},
+};
+
+/// One exec session, as the runtime recorded it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The runtime's own name for it, which is in the name of its cgroup.
+    pub id: String,
+    /// The container's id.
+    pub container: String,
+    /// Its first process, as the machine counts.
+    pub pid: i32,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it ended, and how.
+    pub ended: Option<(Timestamp, i32)>,
+    /// The names of the variables that it was given.
+    pub variables: Vec<String>,
+    /// The request that it was started for; probes and hooks have none.
+    pub audit_id: Option<String>,
+}
+
+/// The container of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Container {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// Its own name in the pod.
+    pub name: String,
+}
+
+/// The runtime of this machine.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    channel: Channel,
+    socket: PathBuf,
+}
+
+/// Why the runtime did not tell.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// Nothing answers there.
+    #[error("cannot reach the runtime at {}", socket.display())]
+    Connect {
+        /// Where.
+        socket: PathBuf,
+        /// What the connection said.
+        #[source]
+        source: tonic::transport::Error,
+    },
+    /// It is a runtime that does not record sessions, or it failed.
+    #[error("the runtime at {} does not tell its sessions", socket.display())]
+    Asked {
+        /// Where.
+        socket: PathBuf,
+        /// What it answered.
+        #[source]
+        source: Status,
+    },
+}
+
+impl Runtime {
+    /// Connects to the runtime's socket.
+    pub async fn connect(socket: &Path) -> Result<Self, RuntimeError> {
+        let failed = |source| RuntimeError::Connect { socket: socket.to_owned(), source };
+        let endpoint =
+            Endpoint::from_shared(format!("unix://{}", socket.display())).map_err(failed)?;
+        let channel = endpoint.connect().await.map_err(failed)?;
+        Ok(Self { channel, socket: socket.to_owned() })
+    }
+
+    /// Those that run and those that ended a short while ago.
+    pub async fn sessions(&self) -> Result<Vec<Session>, RuntimeError> {
+        let mut client = SessionsClient::new(self.channel.clone());
+        let answer = client.list_sessions(ListSessionsRequest::default()).await;
+        let answer = answer.map_err(|source| self.asked(source))?.into_inner();
+        Ok(answer.sessions.into_iter().map(session).collect())
+    }
+
+    /// Every container, by its id.
+    pub async fn containers(&self) -> Result<HashMap<String, Container>, RuntimeError> {
+        let mut client = RuntimeServiceClient::new(self.channel.clone());
+        let answer = client.list_containers(ListContainersRequest::default()).await;
+        let answer = answer.map_err(|source| self.asked(source))?.into_inner();
+        let named = answer.containers.into_iter().map(|mut container| {
+            let mut label = |name: &str| container.labels.remove(name).unwrap_or_default();
+            let named = Container {
+                namespace: label("io.kubernetes.pod.namespace"),
+                pod: label("io.kubernetes.pod.name"),
+                name: label("io.kubernetes.container.name"),
+            };
+            (container.id, named)
+        });
+        Ok(named.collect())
+    }
+
+    fn asked(&self, source: Status) -> RuntimeError {
+        RuntimeError::Asked { socket: self.socket.clone(), source }
+    }
+}
+
+fn session(session: runtime::Session) -> Session {
+    let ended = (session.finished_at != 0).then(|| (time(session.finished_at), session.exit_code));
+    Session {
+        id: session.id,
+        container: session.container_id,
+        pid: session.pid,
+        started: time(session.started_at),
+        ended,
+        variables: session.env_names,
+        audit_id: Some(session.audit_id).filter(|id| !id.is_empty()),
+    }
+}
+
+fn time(nanoseconds: i64) -> Timestamp {
+    Timestamp::from_nanosecond(nanoseconds.into()).unwrap_or_default()
+}

@@ -1,0 +1,152 @@
+//! The whole stack, as `waybill up` starts it: how soon pods run and commands answer, and what it costs at
+//! rest, beside `nsenter` and plain CRI in the same run.
+//!
+//! `cargo bench -p waybill --bench stack`. Needs root and busybox-static. The machine is shared by the
+//! stack and this client, and often by others, so ratios tell more than times; `docs/performance.md`
+//! records both. `--test` does a little of everything once.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a measurement for people; a step that fails ends it"
+)]
+
+mod numbers;
+mod pods;
+mod processes;
+mod up;
+
+use std::{
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use waybill_api::exec::PodExecOptions;
+use waybill_client::exec::{Executor, Local};
+use waybill_stream::outcome::Outcome;
+
+use self::{numbers::Times, pods::Pods, up::Up};
+
+/// How much is done.
+#[derive(Clone, Copy)]
+struct Size {
+    pods: usize,
+    crowd: usize,
+    execs: usize,
+    rest: Duration,
+}
+
+fn main() {
+    let smoke = std::env::args().any(|argument| argument == "--test");
+    let size = if smoke {
+        Size { pods: 1, crowd: 3, execs: 4, rest: Duration::from_millis(200) }
+    } else {
+        Size { pods: 30, crowd: 100, execs: 400, rest: Duration::from_secs(30) }
+    };
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: containers need root");
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(measure(size));
+}
+
+async fn measure(size: Size) {
+    let begin = Instant::now();
+    let mut up = Up::start();
+    let pods = Pods::connect(&up.options()).await;
+    pods.run("first").await;
+    println!(
+        "`waybill up` on nothing to the first pod Running: {:.2?} (goal 2 s)",
+        begin.elapsed()
+    );
+    pods.delete("first").await;
+
+    rest(&up, size.rest).await;
+    one_by_one(&pods, size.pods).await;
+    crowd(&pods, size.crowd).await;
+    execs(&up, &pods, size.execs).await;
+    up.stop();
+}
+
+/// What an idle stack costs.
+async fn rest(up: &Up, time: Duration) {
+    let before = processes::processor_time(up.pid());
+    tokio::time::sleep(time).await;
+    let busy = processes::processor_time(up.pid()).saturating_sub(before);
+    let share = 100.0 * busy.as_secs_f64() / time.as_secs_f64();
+    let (resident, proportional) = processes::memory(up.pid());
+    println!("at rest: {resident:.1} MB resident, {proportional:.1} MB proportional (goal 70 MB)");
+    println!("  {share:.2} % of a core (goal 1 %)");
+    for (name, resident, proportional) in processes::each(up.pid()) {
+        println!("  {name:<20} {resident:>6.1} MB resident, {proportional:>6.1} MB proportional");
+    }
+}
+
+async fn one_by_one(pods: &Pods, count: usize) {
+    let mut times = Times::default();
+    for at in 0..count {
+        let name = format!("one-{at}");
+        let begin = Instant::now();
+        pods.run(&name).await;
+        times.add(begin.elapsed());
+        pods.delete(&name).await;
+    }
+    println!("a pod, created to Running: {times} (goal p50 70 ms)");
+}
+
+async fn crowd(pods: &Pods, count: usize) {
+    let names: Vec<_> = (0..count).map(|at| format!("crowd-{at}")).collect();
+    let begin = Instant::now();
+    join_all(names.iter().map(|name| pods.run(name))).await;
+    println!("{count} pods at once, all Running: {:.2?} (goal 100 in 10 s)", begin.elapsed());
+    let begin = Instant::now();
+    join_all(names.iter().map(|name| pods.delete(name))).await;
+    println!("  and all gone again: {:.2?}", begin.elapsed());
+}
+
+/// Taken in turns, so that all see the same machine.
+async fn execs(up: &Up, pods: &Pods, count: usize) {
+    pods.run("box").await;
+    let executor = Arc::new(Executor::new(&up.options()).await.unwrap());
+    let pid = processes::named(up.pid(), "sleep").expect("the pod runs sleep");
+    let (mut ours, mut nsenter) = (Times::default(), Times::default());
+    for _ in 0..count {
+        ours.add(exec(&executor).await);
+        let mut command = Command::new("nsenter");
+        command.args(["-a", "-t", &pid.to_string(), "/bin/true"]).stdout(Stdio::null());
+        let begin = Instant::now();
+        assert!(command.status().unwrap().success());
+        nsenter.add(begin.elapsed());
+    }
+    println!("exec of /bin/true through API server, node and runtime: {ours} (goal p50 10 ms)");
+    println!("  nsenter -a: {nsenter}, ours / nsenter {:.2}", ours.median() / nsenter.median());
+
+    let begin = Instant::now();
+    let worker = async || {
+        for _ in 0..count.div_ceil(20) {
+            exec(&executor).await;
+        }
+    };
+    join_all((0..20).map(|_| worker())).await;
+    let rate = (count.div_ceil(20) * 20) as f64 / begin.elapsed().as_secs_f64();
+    println!("  20 at once: {rate:.0} sessions/s (goal 300/s)");
+    pods.delete("box").await;
+}
+
+async fn exec(executor: &Executor) -> Duration {
+    let options = PodExecOptions {
+        stdout: true,
+        stderr: true,
+        command: vec!["/bin/true".to_owned()],
+        ..PodExecOptions::default()
+    };
+    let begin = Instant::now();
+    let session = executor.start("default", "box", &options).await.unwrap();
+    let (stdout, stderr) = (tokio::io::sink(), tokio::io::sink());
+    let local = Local { stdin: None::<tokio::io::Empty>, stdout, stderr, sizes: None };
+    assert_eq!(session.run(local).await.unwrap(), Outcome::Success);
+    begin.elapsed()
+}

@@ -1,0 +1,61 @@
+//! Pods, created and awaited as a user would.
+
+use futures_util::TryStreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams, WatchEvent, WatchParams},
+};
+use serde_json::json;
+use waybill_client::Options;
+
+/// The image that every stack brings.
+const IMAGE: &str = "busybox";
+
+pub(crate) struct Pods(Api<Pod>);
+
+impl Pods {
+    pub(crate) async fn connect(options: &Options) -> Self {
+        let session = waybill_client::connect(options).await.unwrap();
+        Self(Api::namespaced(session.client, "default"))
+    }
+
+    /// Creates a pod that sleeps, and waits until it is told that it runs.
+    pub(crate) async fn run(&self, name: &str) {
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "automountServiceAccountToken": false,
+                "containers": [{
+                    "name": "main", "image": IMAGE, "imagePullPolicy": "Never",
+                    "command": ["sleep", "1000000"],
+                }],
+            },
+        }));
+        let made = self.0.create(&PostParams::default(), &pod.unwrap()).await.unwrap();
+        let version = made.metadata.resource_version.unwrap();
+        self.until(name, &version, |event| {
+            let WatchEvent::Modified(pod) = event else { return false };
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+        })
+        .await;
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        let seen = self.0.get(name).await.unwrap().metadata.resource_version.unwrap();
+        let _ = self.0.delete(name, &DeleteParams::default()).await.unwrap();
+        self.until(name, &seen, |event| matches!(event, WatchEvent::Deleted(_))).await;
+    }
+
+    async fn until(&self, name: &str, version: &str, wanted: impl Fn(&WatchEvent<Pod>) -> bool) {
+        let only = WatchParams::default().fields(&format!("metadata.name={name}"));
+        let mut events = Box::pin(self.0.watch(&only, version).await.unwrap());
+        while let Some(event) = events.try_next().await.unwrap() {
+            if wanted(&event) {
+                return;
+            }
+        }
+        panic!("the watch of pod {name} ended");
+    }
+}

@@ -1,0 +1,90 @@
+//! The flags that say which cluster a command talks to, and as whom.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use waybill_client::{Options, Place, Requests, connect};
+
+/// Where `waybill up` and `waybill apiserver` write theirs by default.
+const OWN: &str = "/var/lib/waybill/kubeconfig";
+
+/// Which cluster, and where in it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ClusterArgs {
+    /// The kubeconfig; without it $KUBECONFIG, ~/.kube/config or that of `waybill up`.
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context in it, rather than its current one.
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    context: Option<String>,
+
+    /// The namespace, rather than that of the context.
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Cluster")]
+    namespace: Option<String>,
+}
+
+impl ClusterArgs {
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            kubeconfig: self.kubeconfig.clone().unwrap_or_else(default_kubeconfig),
+            context: self.context.clone(),
+            namespace: self.namespace.clone(),
+        }
+    }
+
+    /// Prepares requests to it.
+    pub(crate) async fn connect(&self) -> Result<Cluster> {
+        let options = self.options();
+        if self.kubeconfig.is_none() && !options.kubeconfig.exists() {
+            bail!(
+                "there is no kubeconfig at {}; start a cluster with `waybill up`, or name one with \
+                 --kubeconfig",
+                options.kubeconfig.display()
+            );
+        }
+        let session = connect(&options).await?;
+        Ok(Cluster {
+            requests: Requests::new(session.client),
+            namespace: session.namespace,
+            named: self.namespace.is_some(),
+        })
+    }
+}
+
+/// A cluster, and where its user works.
+pub(crate) struct Cluster {
+    pub(crate) requests: Requests,
+    /// The namespace that is meant when none is named.
+    pub(crate) namespace: String,
+    /// Whether a flag named it.
+    named: bool,
+}
+
+impl Cluster {
+    pub(crate) fn place(&self) -> Place {
+        Place::Namespace(self.namespace.clone())
+    }
+
+    /// Where an object of a manifest goes, which may name its namespace.
+    pub(crate) fn place_of(&self, own: Option<&str>) -> Result<Place> {
+        match own {
+            Some(own) if self.named && own != self.namespace => bail!(
+                "the object is in namespace {own}, and --namespace says {}; leave one of them away",
+                self.namespace
+            ),
+            Some(own) => Ok(Place::Namespace(own.to_owned())),
+            None => Ok(self.place()),
+        }
+    }
+}
+
+/// The first that the user has, in the order of other clients; ours comes last.
+#[expect(clippy::disallowed_methods, reason = "this is the binary's configuration stage")]
+fn default_kubeconfig() -> PathBuf {
+    let named = std::env::var_os("KUBECONFIG").filter(|named| !named.is_empty());
+    let named = named.and_then(|named| std::env::split_paths(&named).next());
+    let home = std::env::home_dir().map(|home| home.join(".kube/config"));
+    let usual = home.filter(|path| path.exists());
+    named.or(usual).unwrap_or_else(|| Path::new(OWN).to_owned())
+}

@@ -1,0 +1,201 @@
+//! The scenes of the demo, in their order.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use futures_util::AsyncReadExt;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+use waybill_api::exec::PodExecOptions;
+use waybill_client::{
+    Options, Place, Requests, Resource, connect,
+    exec::{Executor, Local},
+};
+
+use super::Report;
+use crate::{columns::align, env, logs::log_path, target::pods, up::Stack};
+
+/// Longer than any scene takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const NAMESPACE: &str = "default";
+const POD: &str = "demo";
+
+/// The cluster, as its owner sees it.
+pub(super) struct Scenes {
+    options: Options,
+    requests: Requests,
+    place: Place,
+}
+
+impl Scenes {
+    /// Plays all of them.
+    pub(super) async fn play(stack: &mut Stack, report: &mut Report) -> Result<()> {
+        let image = stack.import_rest().await?;
+        let image = image.context("there is no image to run")?;
+        report.held("an image needs no registry", &format!("{image}, made from this program"))?;
+        let options = Options { kubeconfig: stack.kubeconfig(), ..Options::default() };
+        let requests = Requests::new(connect(&options).await?.client);
+        let scenes = Self { options, requests, place: Place::Namespace(NAMESPACE.to_owned()) };
+        scenes.login(report).await?;
+        scenes.pod(report, &image).await?;
+        scenes.log(report).await?;
+        scenes.exec(report).await?;
+        scenes.variables(report).await?;
+        scenes.end(report).await
+    }
+
+    async fn login(&self, report: &mut Report) -> Result<()> {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let answer = self.requests.create(path, &review).await?;
+        let user = text(&answer, "/status/userInfo/username");
+        report.check(
+            "the kubeconfig holds no credential; `waybill login` gets one",
+            user.starts_with("unix:"),
+            &format!("the API server knows this Unix user as {user}"),
+        )?;
+        Ok(())
+    }
+
+    async fn pod(&self, report: &mut Report, image: &str) -> Result<()> {
+        for manifest in [config_map(), secret(), pod(image)] {
+            let resource = resource_of(&manifest);
+            let path = resource.path(&self.place);
+            self.requests.create(&path, &manifest).await?;
+        }
+        let start = Instant::now();
+        let path = pods().object_path(&self.place, POD);
+        let phase = loop {
+            let found = self.requests.get(&path).await?;
+            let phase = text(&found, "/status/phase").to_owned();
+            let waiting = text(&found, "/status/containerStatuses/0/state/waiting/message");
+            if phase != "Pending" || !waiting.is_empty() {
+                break format!("{phase} {waiting}").trim().to_owned();
+            }
+            if start.elapsed() > PATIENCE {
+                break format!("still {phase}");
+            }
+            sleep(Duration::from_millis(5)).await;
+        };
+        let milliseconds = start.elapsed().as_millis();
+        let proof = format!("pod/{POD} is {phase} after {milliseconds} ms");
+        report.check("a pod runs", phase == "Running", &proof)?;
+        Ok(())
+    }
+
+    async fn log(&self, report: &mut Report) -> Result<()> {
+        let path = log_path(&self.place, POD, &[("follow", "true".to_owned())]);
+        let mut log = self.requests.stream(&path).await?;
+        let mut line = String::new();
+        let read = async {
+            let mut byte = [0];
+            while log.read(&mut byte).await? == 1 && byte != *b"\n" {
+                line.push(char::from(byte[0]));
+            }
+            Ok::<_, std::io::Error>(())
+        };
+        timeout(PATIENCE, read).await.context("no line in its log")??;
+        let holds = line == format!("hello from {POD}");
+        report.check("its log is read", holds, &format!("{POD}: {line}"))?;
+        Ok(())
+    }
+
+    async fn exec(&self, report: &mut Report) -> Result<()> {
+        let command = ["waybill", "hello", "--once"];
+        let options = PodExecOptions {
+            stdout: true,
+            command: command.map(str::to_owned).to_vec(),
+            ..PodExecOptions::default()
+        };
+        let executor = Executor::new(&self.options).await?;
+        let start = Instant::now();
+        let session = executor.start(NAMESPACE, POD, &options).await?;
+        let mut said = Vec::new();
+        let local = Local {
+            stdin: None::<tokio::io::Empty>,
+            stdout: &mut said,
+            stderr: tokio::io::sink(),
+            sizes: None,
+        };
+        timeout(PATIENCE, session.run(local)).await.context("the session does not end")??;
+        let milliseconds = start.elapsed().as_millis();
+        let said = String::from_utf8_lossy(&said);
+        let proof = format!("{} says, after {milliseconds} ms: {}", command.join(" "), said.trim());
+        report.check("an exec answers", said.trim() == format!("hello from {POD}"), &proof)?;
+        Ok(())
+    }
+
+    async fn variables(&self, report: &mut Report) -> Result<()> {
+        let found = env::variables(&self.requests, NAMESPACE, POD, None).await?;
+        let from = |name: &str| {
+            let variable = found.iter().find(|it| it["name"] == name);
+            variable.map(|it| text(it, "/from").to_owned()).unwrap_or_default()
+        };
+        let holds = !from("MODE").is_empty()
+            && from("LEVEL").contains("demo-settings")
+            && from("TOKEN").contains("demo-secret")
+            && from("NODE").contains("spec.nodeName");
+        let table = align(&env::rows(&found));
+        report.check("every variable knows where it came from", holds, &table)?;
+        let bare = serde_json::to_string(&found)?;
+        let claim = "and no value is told on the way (* is sensitive)";
+        report.check(claim, !bare.contains(SECRET), "the secret's value is not in the answer")?;
+        Ok(())
+    }
+
+    async fn end(&self, report: &mut Report) -> Result<()> {
+        let path = pods().object_path(&self.place, POD);
+        let found = self.requests.get(&path).await?;
+        let uid = text(&found, "/metadata/uid").to_owned();
+        let start = Instant::now();
+        self.requests.delete(&path, &waybill_client::delete_options(None, None)).await?;
+        let pods = pods();
+        let gone = self.requests.wait_for_end(&pods, &self.place, POD, &uid);
+        match timeout(PATIENCE, gone).await {
+            Ok(gone) => gone?,
+            Err(_) => bail!("pod/{POD} is still there after {} s", PATIENCE.as_secs()),
+        }
+        let milliseconds = start.elapsed().as_millis();
+        let proof = format!("gone after {milliseconds} ms: SIGTERM, and it went");
+        report.held("a pod ends when it is told to", &proof)?;
+        Ok(())
+    }
+}
+
+const SECRET: &str = "s3cr3t-of-the-demo";
+
+fn config_map() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-settings"},
+        "data": {"LEVEL": "debug", "MODE": "from the ConfigMap"}})
+}
+
+fn secret() -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-secret"},
+        "stringData": {"token": SECRET}})
+}
+
+fn pod(image: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD}, "spec": {
+        "terminationGracePeriodSeconds": 5,
+        "containers": [{
+            "name": "main",
+            "image": image,
+            "envFrom": [{"configMapRef": {"name": "demo-settings"}}],
+            "env": [
+                {"name": "MODE", "value": "demo"},
+                {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "demo-secret", "key": "token"}}},
+                {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            ],
+        }],
+    }})
+}
+
+fn resource_of(manifest: &Value) -> Resource {
+    let plural = format!("{}s", text(manifest, "/kind").to_ascii_lowercase());
+    Resource { version: "v1".to_owned(), plural, namespaced: true, ..Resource::default() }
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,130 @@
+//! `waybill env`: every variable of a container and where it came from, never its value.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde_json::Value;
+use waybill_client::Requests;
+
+use crate::{
+    Outcome,
+    cluster::ClusterArgs,
+    columns::align,
+    target::{parse_pod, pods},
+};
+
+/// Show where the variables of a container came from.
+///
+/// The node that made the environment remembers the origin of each variable, and of definitions that
+/// lost against another. Values are not shown; whether one is sensitive is said by a star.
+/// Variables of the image are the runtime's business and are not in the list.
+///
+/// It asks the node through the API server, which needs the right to `get` `nodes/proxy`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  waybill env web
+  waybill env web -c sidecar -o json")]
+pub(crate) struct Args {
+    /// The pod, as NAME or pod/NAME.
+    #[arg(value_name = "POD", value_parser = parse_pod)]
+    pod: String,
+
+    /// The container; the first one by default.
+    #[arg(short, long, value_name = "NAME")]
+    container: Option<String>,
+
+    /// How to print them.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Format,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Json,
+    Table,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let cluster = args.cluster.connect().await?;
+        let container = args.container.as_deref();
+        let found = variables(&cluster.requests, &cluster.namespace, &args.pod, container).await?;
+        let mut output = io::stdout().lock();
+        match args.output {
+            Format::Table => output.write_all(align(&rows(&found)).as_bytes())?,
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut output, &found)?;
+                writeln!(output)?;
+            }
+        }
+        Ok(Outcome::Success)
+    })
+}
+
+/// Asks the pod's node for the variables of one container.
+pub(crate) async fn variables(
+    requests: &Requests,
+    namespace: &str,
+    pod: &str,
+    container: Option<&str>,
+) -> Result<Vec<Value>> {
+    let place = waybill_client::Place::Namespace(namespace.to_owned());
+    let object = requests.get(&pods().object_path(&place, pod)).await?;
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let Some(node) = text("/spec/nodeName") else {
+        bail!("pod {pod} is on no node yet, so nobody has made its environment");
+    };
+    let first = text("/spec/containers/0/name").unwrap_or_default();
+    let container = container.unwrap_or(first);
+    let path =
+        format!("/api/v1/nodes/{node}/proxy/waybill/v1/environment/{namespace}/{pod}/{container}");
+    let answer = requests.get(&path).await.with_context(|| {
+        format!("node {node} does not say where the variables of {pod}/{container} came from")
+    })?;
+    match answer {
+        Value::Object(mut fields) => match fields.remove("variables") {
+            Some(Value::Array(variables)) => Ok(variables),
+            _ => bail!("the node's answer names no variables; is it a `waybill node`?"),
+        },
+        _ => bail!("the node's answer is none of ours; is it a `waybill node`?"),
+    }
+}
+
+/// Names with their origins, and what they won against.
+pub(crate) fn rows(variables: &[Value]) -> Vec<Vec<String>> {
+    let header = ["NAME", "FROM", "OVERRIDES"].map(str::to_owned).to_vec();
+    let text = |value: &Value, field: &str| -> String {
+        value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let row = |variable: &Value| {
+        let shadowed = variable.get("shadowed").and_then(Value::as_array).into_iter().flatten();
+        let lost: Vec<String> = shadowed.map(|definition| text(definition, "from")).collect();
+        let star = if variable.get("sensitive") == Some(&Value::Bool(true)) { " *" } else { "" };
+        vec![text(variable, "name"), format!("{}{star}", text(variable, "from")), lost.join(", ")]
+    };
+    [header].into_iter().chain(variables.iter().map(row)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_row_names_the_origin_and_what_it_won_against() {
+        let variables = [
+            json!({"name": "A", "from": "value", "shadowed": [{"from": "ConfigMap a"}]}),
+            json!({"name": "B", "from": "Secret s, key k", "sensitive": true}),
+        ];
+        let rows = rows(&variables);
+        assert_eq!(rows[1], ["A", "value", "ConfigMap a"]);
+        assert_eq!(rows[2], ["B", "Secret s, key k *", ""]);
+    }
+}

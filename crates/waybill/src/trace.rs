@@ -1,0 +1,256 @@
+//! `waybill trace`: who ran what in which container.
+
+mod table;
+
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use jiff::{SignedDuration, Timestamp, ToSpan};
+use waybill_trace::{AuditLog, End, Filter, Processes, Runtime, Trace, join, session_of};
+
+use self::table::Table;
+use crate::{Outcome, runtime::parse_socket};
+
+/// How often is looked while following.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Show who ran what in which container.
+///
+/// Joins the audit log of the API server with the exec sessions of the runtime on this machine, and with
+/// what runs in them now. Each session has a cgroup that its processes cannot leave, so a user is found
+/// whatever a process did to its environment, and after the connection has ended too. Names of variables
+/// are shown, values never.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  waybill trace                         every session that is known
+  waybill trace --pod shop/web -f       sessions in one pod, as they begin and end
+  waybill trace --user anna --since 2h
+  waybill trace --pid 4711              who is behind this process")]
+pub(crate) struct Args {
+    /// Only sessions in this pod, as POD or NAMESPACE/POD.
+    #[arg(long, value_name = "POD")]
+    pod: Option<String>,
+
+    /// Only sessions of this user.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+
+    /// Only what ran within this time, such as 90s, 10m, 2h, 7d, or since a time of RFC 3339.
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<Since>,
+
+    /// Only the session that this process of the machine belongs to.
+    #[arg(long, value_name = "PID", conflicts_with = "follow")]
+    pid: Option<u32>,
+
+    /// Also what nobody asked for, such as probes and lifecycle hooks.
+    #[arg(long)]
+    probes: bool,
+
+    /// Go on, and show sessions as they begin and end.
+    #[arg(short, long)]
+    follow: bool,
+
+    /// How to print: a table, or JSON (one array; with --follow one object a line).
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Output,
+
+    /// State directory of `waybill up`, which has the audit log and names the runtime's socket.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]
+    state_dir: PathBuf,
+
+    /// The audit log, if it is elsewhere.
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+
+    /// The runtime's socket, if it is elsewhere.
+    #[arg(long, value_name = "unix:///PATH", value_parser = parse_socket)]
+    runtime: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Json,
+    Table,
+}
+
+/// What `--since` was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    Ago(SignedDuration),
+    Time(Timestamp),
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut sources = Sources::open(args).await?;
+        let wanted = Wanted::new(args)?;
+        if args.follow {
+            follow(&mut sources, &wanted, args.output).await
+        } else {
+            let traces = sources.read().await?;
+            let traces: Vec<_> = traces.into_iter().filter(|it| wanted.takes(it)).collect();
+            if let (Some(pid), []) = (args.pid, traces.as_slice()) {
+                bail!("the runtime does not know the session of process {pid}");
+            }
+            print(&traces, args.output)?;
+            Ok(Outcome::Success)
+        }
+    })
+}
+
+/// Where the parts of the answer come from.
+struct Sources {
+    audit: AuditLog,
+    runtime: Runtime,
+}
+
+impl Sources {
+    async fn open(args: &Args) -> Result<Self> {
+        let audit = args.audit_log.clone();
+        let audit = audit.unwrap_or_else(|| args.state_dir.join("audit/audit.log"));
+        let socket = args.runtime.clone();
+        let socket = socket.unwrap_or_else(|| runtime_socket(&args.state_dir));
+        let runtime = Runtime::connect(&socket).await.context(
+            "is `waybill up` running? --state-dir says where, --runtime and --audit-log name the parts",
+        )?;
+        Ok(Self { audit: AuditLog::at(&audit), runtime })
+    }
+
+    async fn read(&mut self) -> Result<Vec<Trace>> {
+        let sessions = self.runtime.sessions().await?;
+        let containers = self.runtime.containers().await?;
+        // After the sessions: a request is recorded before its session begins.
+        self.audit.refresh()?;
+        let processes = Processes::read().context("reading /proc")?;
+        Ok(join(self.audit.requests(), &sessions, &containers, &processes))
+    }
+}
+
+/// Under `waybill up` the socket is below the state directory; alone, the runtime has one place.
+fn runtime_socket(state_dir: &Path) -> PathBuf {
+    let own = state_dir.join("run/runtime.sock");
+    if own.exists() { own } else { PathBuf::from("/run/waybill/runtime.sock") }
+}
+
+/// What the user wants to see.
+struct Wanted {
+    filter: Filter,
+    session: Option<String>,
+}
+
+impl Wanted {
+    fn new(args: &Args) -> Result<Self> {
+        let session = match args.pid {
+            Some(pid) => {
+                let session = session_of(pid);
+                let session = session.with_context(|| format!("reading the cgroup of {pid}"))?;
+                Some(session.with_context(|| {
+                    format!("process {pid} belongs to no exec session of this machine's runtime")
+                })?)
+            }
+            None => None,
+        };
+        let since = match args.since {
+            Some(Since::Ago(ago)) => Some(now().checked_sub(ago)?),
+            Some(Since::Time(time)) => Some(time),
+            None => None,
+        };
+        let filter = Filter {
+            pod: args.pod.clone(),
+            user: args.user.clone(),
+            since,
+            probes: args.probes || session.is_some(),
+        };
+        Ok(Self { filter, session })
+    }
+
+    fn takes(&self, trace: &Trace) -> bool {
+        let session = self.session.is_none() || self.session == trace.session;
+        session && self.filter.takes(trace)
+    }
+}
+
+/// Shows each session when it is first seen, and again when it has ended.
+async fn follow(sources: &mut Sources, wanted: &Wanted, output: Output) -> Result<Outcome> {
+    let mut shown: HashMap<(Option<String>, Option<String>), bool> = HashMap::new();
+    let mut table = Table::default();
+    loop {
+        for trace in sources.read().await? {
+            let over = trace.end != End::Running;
+            let key = (trace.audit_id.clone(), trace.session.clone());
+            if wanted.takes(&trace) && shown.insert(key, over) != Some(over) {
+                let line = match output {
+                    Output::Json => serde_json::to_string(&trace)?,
+                    Output::Table => table.line(&trace),
+                };
+                writeln!(io::stdout(), "{line}")?;
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            result = tokio::signal::ctrl_c() => {
+                result?;
+                return Ok(Outcome::Success);
+            }
+        }
+    }
+}
+
+fn print(traces: &[Trace], output: Output) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    match output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut stdout, traces)?;
+            writeln!(stdout)?;
+        }
+        Output::Table => write!(stdout, "{}", table::all(traces))?,
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the clock enters here")]
+fn now() -> Timestamp {
+    Timestamp::try_from(std::time::SystemTime::now()).unwrap_or_default()
+}
+
+fn parse_since(text: &str) -> Result<Since, String> {
+    if let Ok(time) = text.parse() {
+        return Ok(Since::Time(time));
+    }
+    let expected = || "expected a number with s, m, h or d, or a time of RFC 3339".to_owned();
+    let (number, unit) = text.split_at(text.len().saturating_sub(1));
+    let number: i64 = number.parse().map_err(|_| expected())?;
+    let span = match unit {
+        "s" => number.seconds(),
+        "m" => number.minutes(),
+        "h" => number.hours(),
+        "d" => (number.saturating_mul(24)).hours(),
+        _ => return Err(expected()),
+    };
+    let ago = SignedDuration::try_from(span).map_err(|_| expected())?;
+    if ago.is_negative() { Err(expected()) } else { Ok(Since::Ago(ago)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_spans_or_points() {
+        assert_eq!(parse_since("90s"), Ok(Since::Ago(SignedDuration::from_secs(90))));
+        assert_eq!(parse_since("7d"), Ok(Since::Ago(SignedDuration::from_hours(168))));
+        let point = "2026-01-02T03:04:05Z";
+        assert_eq!(parse_since(point), Ok(Since::Time(point.parse().unwrap())));
+        for wrong in ["", "h", "-1h", "1.5h", "1w", "é", "99999999999999999999d"] {
+            assert!(parse_since(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The roles together: started in the order in which they need one another, and stopped in reverse.
+
+use std::{
+    convert::Infallible,
+    ffi::OsString,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use rustix::mount::{UnmountFlags, unmount};
+use tokio::time::{Instant, sleep};
+use waybill_api::gates::KubeVersion;
+use waybill_apiserver::{NodeFiles, NodeIdentity, issue_node};
+use waybill_client::{Options, Requests, connect};
+
+use super::{
+    Progress,
+    images::{self, BuiltIn},
+    ports,
+    role::Role,
+    state::{self, Kept, State},
+};
+use crate::{apiserver::StoreArgs, log::LogFormat};
+
+const API_SERVER_PORT: u16 = 6443;
+const NODE_PORT: u16 = 10_250;
+
+/// How long pods may take to end, with a little for the node itself.
+const DRAIN: Duration = Duration::from_secs(35);
+
+/// How long the other roles may take to end.
+const STOP: Duration = Duration::from_secs(15);
+
+/// How long a node may take to be ready once it serves.
+const NODE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often certificates are looked at.
+const CERTIFICATES: Duration = Duration::from_secs(3600);
+
+/// What a stack is made of.
+pub(crate) struct Plan {
+    pub(crate) state_dir: PathBuf,
+    /// The API server's address; the usual one or a free one if it is not given.
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) store: StoreArgs,
+    pub(crate) runtime: RuntimeChoice,
+    pub(crate) node_name: Option<String>,
+    pub(crate) built_in_images: Vec<BuiltIn>,
+    pub(crate) emulated_version: KubeVersion,
+    /// As the flag of every role takes them.
+    pub(crate) gates: String,
+    pub(crate) log_format: LogFormat,
+    pub(crate) verbose: u8,
+}
+
+/// Which runtime the node uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RuntimeChoice {
+    /// One of ours, as a role of the stack.
+    Embedded,
+    /// Somebody else's, at this socket.
+    At(PathBuf),
+}
+
+/// A stack that runs. Its roles end with it at once, containers do not.
+pub(crate) struct Stack {
+    state: State,
+    api_server: Role,
+    runtime: Option<Role>,
+    node: Role,
+    identity: NodeIdentity,
+    first_image: Option<String>,
+    /// An image that is imported when everything else runs.
+    later: Option<(BuiltIn, PathBuf)>,
+}
+
+impl Stack {
+    /// Starts everything; pods can be run when this returns.
+    pub(crate) async fn start(plan: Plan, progress: &Progress) -> Result<Self> {
+        plan.store.clone().config()?;
+        let state = State::open(&plan.state_dir)?;
+        let addresses = Addresses::choose(&state, plan.listen, progress)?;
+        let node_name = plan.node_name.clone().unwrap_or_else(state::host_name);
+        let identity = NodeIdentity {
+            name: node_name,
+            addresses: vec![addresses.node.ip()],
+            server: format!("https://{}", addresses.api_server),
+            dir: state.dir().join("node/pki"),
+        };
+        let files = issue_node(state.dir(), &identity, Timestamp::now())?;
+        progress.done("state", &state.dir().display().to_string());
+
+        let mut api_server = api_server(&plan, &state, addresses.api_server);
+        let (socket, mut runtime) = match &plan.runtime {
+            RuntimeChoice::At(socket) => (socket.clone(), None),
+            RuntimeChoice::Embedded => (state.runtime_socket(), Some(runtime_role(&plan, &state))),
+        };
+        tokio::try_join!(begin(&mut api_server, "API server", progress), async {
+            match &mut runtime {
+                Some(role) => begin(role, "runtime", progress).await,
+                None => check_socket(&socket, progress).await,
+            }
+        },)?;
+        let embedded = runtime.is_some();
+        let mut node = node(&plan, &state, &identity, &files, addresses.node, &socket);
+        let (_, first_image) = tokio::try_join!(
+            async {
+                progress.begin("node");
+                node.start().await?;
+                wait_for_node(&files.kubeconfig, &identity.name).await?;
+                progress.done("node", &identity.name);
+                Ok(())
+            },
+            async {
+                if !embedded || !plan.built_in_images.contains(&BuiltIn::Busybox) {
+                    return Ok(None);
+                }
+                progress.begin("image");
+                let image = images::ensure(&state, &socket, BuiltIn::Busybox).await?;
+                let told = "this machine has no busybox; install busybox-static for one";
+                progress.done("image", image.as_deref().unwrap_or(told));
+                Ok::<_, anyhow::Error>(image)
+            },
+        )?;
+        if !embedded {
+            progress
+                .note("another runtime takes no archives over CRI, so there is no built-in image");
+        }
+        let wants_tools = plan.built_in_images.contains(&BuiltIn::Tools);
+        let later = (embedded && wants_tools).then(|| (BuiltIn::Tools, socket.clone()));
+        progress.ready();
+        Ok(Self { state, api_server, runtime, node, identity, first_image, later })
+    }
+
+    pub(crate) fn state_dir(&self) -> &Path {
+        self.state.dir()
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.state.dir().join("kubeconfig")
+    }
+
+    /// An image that pods can use without a registry.
+    pub(crate) fn first_image(&self) -> Option<&str> {
+        self.first_image.as_deref()
+    }
+
+    /// Imports what was left for later; returns its name.
+    pub(crate) async fn import_rest(&mut self) -> Result<Option<String>> {
+        let Some((image, socket)) = self.later.take() else { return Ok(None) };
+        images::ensure(&self.state, &socket, image).await
+    }
+
+    /// Keeps every role running. Never returns.
+    pub(crate) async fn keep(&mut self, progress: &Progress) -> Infallible {
+        let Self { state, api_server, runtime, node, identity, later, .. } = self;
+        let import = async {
+            if let Some((image, socket)) = later.take()
+                && let Err(error) = images::ensure(state, &socket, image).await
+            {
+                progress.note(&format!("{} is not imported: {error:#}", image.name()));
+            }
+            std::future::pending::<Infallible>().await
+        };
+        let keep_runtime = async {
+            match runtime {
+                Some(runtime) => runtime.keep(progress).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            never = import => never,
+            never = keep_runtime => never,
+            never = api_server.keep(progress) => never,
+            never = keep_node(state, identity, node, progress) => never,
+        }
+    }
+
+    /// Stops pods and then every role. Dropping it ends the roles at once.
+    pub(crate) async fn stop(&mut self, progress: &Progress) -> Result<()> {
+        let mut faults = Vec::new();
+        let mut note = |result: Result<()>| faults.extend(result.err());
+        progress.begin("stopping pods");
+        note(self.node.stop(DRAIN).await);
+        if let Some(runtime) = &mut self.runtime {
+            note(runtime.stop(STOP).await);
+        }
+        note(self.api_server.stop(STOP).await);
+        if self.runtime.is_some() && faults.is_empty() {
+            release(self.state.dir());
+        }
+        match faults.into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Unmounts what the runtime keeps in memory, unless a container still uses it: then the next start finds
+/// it there.
+pub(crate) fn release(state_dir: &Path) {
+    let _ = unmount(state::runtime_run_dir(state_dir), UnmountFlags::empty());
+}
+
+/// Keeps the node running, with certificates that are good.
+async fn keep_node(
+    state: &State,
+    identity: &NodeIdentity,
+    node: &mut Role,
+    progress: &Progress,
+) -> Infallible {
+    loop {
+        tokio::select! {
+            never = node.keep(progress) => return never,
+            () = sleep(CERTIFICATES) => {}
+        }
+        let renewed = match issue_node(state.dir(), identity, Timestamp::now()) {
+            Ok(files) => files.renewed,
+            Err(error) => {
+                let error = waybill_core::chain::Chain(&error);
+                progress.note(&format!("the node's certificates cannot be renewed: {error}"));
+                false
+            }
+        };
+        if renewed && let Err(error) = node.replace().await {
+            progress.note(&format!("{error:#}"));
+        }
+    }
+}
+
+/// Where the roles listen.
+struct Addresses {
+    api_server: SocketAddr,
+    node: SocketAddr,
+}
+
+impl Addresses {
+    fn choose(state: &State, listen: Option<SocketAddr>, progress: &Progress) -> Result<Self> {
+        let kept = state.kept();
+        let api_server = match listen {
+            Some(address) => explicit(address)?,
+            None => {
+                let chosen = ports::choose(kept.api_server_port, API_SERVER_PORT)
+                    .context("finding a free port")?;
+                if let Some(taken) = chosen.taken {
+                    let port = chosen.address.port();
+                    progress.note(&format!("port {taken} is taken; the API server uses {port}"));
+                }
+                chosen.address
+            }
+        };
+        let node = ports::choose(kept.node_port, NODE_PORT).context("finding a free port")?.address;
+        let api_server_port = match listen {
+            Some(_) => kept.api_server_port,
+            None => Some(api_server.port()),
+        };
+        state.keep(Kept { api_server_port, node_port: Some(node.port()) })?;
+        Ok(Self { api_server, node })
+    }
+}
+
+/// An address that the user named, which must be free. Port 0 becomes a real one, because other roles
+/// are told of it.
+fn explicit(address: SocketAddr) -> Result<SocketAddr> {
+    if address.ip().is_unspecified() {
+        bail!("--listen needs an address that others can connect to, such as 127.0.0.1:6443");
+    }
+    let listener = TcpListener::bind(address).with_context(|| {
+        format!("cannot listen on {address}; name another address with --listen")
+    })?;
+    Ok(listener.local_addr()?)
+}
+
+async fn begin(role: &mut Role, what: &'static str, progress: &Progress) -> Result<()> {
+    progress.begin(what);
+    let place = role.start().await?;
+    progress.done(what, &place);
+    Ok(())
+}
+
+async fn check_socket(socket: &Path, progress: &Progress) -> Result<()> {
+    progress.begin("runtime");
+    tokio::net::UnixStream::connect(socket).await.with_context(|| {
+        format!("no runtime answers at {}; start it, or leave --runtime away", socket.display())
+    })?;
+    progress.done("runtime", &format!("unix://{}", socket.display()));
+    Ok(())
+}
+
+/// Pods are given to a node once its object says that it is ready.
+async fn wait_for_node(kubeconfig: &Path, name: &str) -> Result<()> {
+    let options = Options { kubeconfig: kubeconfig.to_owned(), ..Options::default() };
+    let requests = Requests::new(connect(&options).await?.client);
+    let path = format!("/api/v1/nodes/{name}");
+    let start = Instant::now();
+    loop {
+        let found = requests.get(&path).await;
+        if found.as_ref().is_ok_and(is_ready) {
+            return Ok(());
+        }
+        if start.elapsed() > NODE_PATIENCE {
+            let seconds = NODE_PATIENCE.as_secs();
+            found.with_context(|| format!("node {name} is not there after {seconds} s"))?;
+            bail!("node {name} is not ready after {seconds} s; see its log in STATE/logs/node.log");
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn is_ready(node: &serde_json::Value) -> bool {
+    let conditions = node.pointer("/status/conditions").and_then(serde_json::Value::as_array);
+    conditions.into_iter().flatten().any(|it| {
+        it.get("type").is_some_and(|kind| kind == "Ready")
+            && it.get("status").is_some_and(|status| status == "True")
+    })
+}
+
+fn api_server(plan: &Plan, state: &State, listen: SocketAddr) -> Role {
+    let mut flags = Flags::new("apiserver");
+    flags.add("--state-dir", state.dir());
+    flags.add("--listen", listen.to_string());
+    flags.add("--emulated-version", plan.emulated_version.to_string());
+    flags.add("--feature-gates", &plan.gates);
+    // Names of machines often mean nothing, not even to themselves.
+    flags.add("--kubelet-preferred-address-types", "InternalIP,Hostname");
+    flags.0.extend(plan.store.flags());
+    flags.role("apiserver", plan, state)
+}
+
+fn runtime_role(plan: &Plan, state: &State) -> Role {
+    let mut flags = Flags::new("runtime");
+    flags.add("--listen", format!("unix://{}", state.runtime_socket().display()));
+    flags.add("--state-dir", state.dir().join("runtime"));
+    flags.add("--run-dir", state.runtime_run_dir());
+    flags.verbose(plan.verbose);
+    flags.role("runtime", plan, state)
+}
+
+fn node(
+    plan: &Plan,
+    state: &State,
+    identity: &NodeIdentity,
+    files: &NodeFiles,
+    listen: SocketAddr,
+    socket: &Path,
+) -> Role {
+    let mut flags = Flags::new("node");
+    flags.add("--name", &identity.name);
+    flags.add("--state-dir", state.dir().join("node"));
+    flags.add("--log-dir", state.dir().join("logs/pods"));
+    flags.add("--runtime", format!("unix://{}", socket.display()));
+    flags.add("--listen", listen.to_string());
+    flags.add("--address", IpAddr::V4(Ipv4Addr::LOCALHOST).to_string());
+    flags.add("--kubeconfig", &files.kubeconfig);
+    flags.add("--tls-cert-file", &files.serving_certificate);
+    flags.add("--tls-key-file", &files.serving_key);
+    flags.add("--client-ca-file", &files.authority);
+    flags.add("--emulated-version", plan.emulated_version.to_string());
+    flags.add("--feature-gates", &plan.gates);
+    flags.add("--cgroup-root", state.cgroup_root());
+    flags.0.push("--drain".into());
+    flags.verbose(plan.verbose);
+    flags.role("node", plan, state)
+}
+
+/// A command line of ours.
+struct Flags(Vec<OsString>);
+
+impl Flags {
+    fn new(subcommand: &str) -> Self {
+        Self(vec![subcommand.into()])
+    }
+
+    fn add(&mut self, flag: &str, value: impl Into<OsString>) {
+        self.0.extend([flag.into(), value.into()]);
+    }
+
+    fn verbose(&mut self, level: u8) {
+        self.0.extend((0..level).map(|_| OsString::from("-v")));
+    }
+
+    fn role(mut self, name: &'static str, plan: &Plan, state: &State) -> Role {
+        let format = match plan.log_format {
+            LogFormat::Json => "json",
+            LogFormat::Text => "text",
+        };
+        self.add("--log-format", format);
+        Role::new(name, self.0, state.log(name), plan.verbose > 0)
+    }
+}

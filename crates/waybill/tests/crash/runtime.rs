@@ -1,0 +1,157 @@
+//! The runtime is killed again and again while containers are made, run commands and end, and so are monitors:
+//! no container is lost, no exit code is lost or wrong, nothing is left behind.
+//!
+//! A container whose monitor was killed is told to be such a one, because nobody knows how it would have ended.
+
+mod census;
+mod client;
+mod image;
+mod ledger;
+mod monitors;
+mod worker;
+
+use std::{
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use waybill_testkit::runtime::{Runtime, Setup};
+
+use self::{census::Census, client::Client, ledger::Ledger, monitors::Monitors, worker::Worker};
+use crate::{PATIENCE, rounds};
+
+const WORKERS: usize = 4;
+
+/// A container that outlives every kill.
+const ELDER: &str = "elder";
+
+/// EXEC-57: sessions and containers of a runtime that dies go on without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_container_and_no_exit_code_is_lost_when_runtimes_and_monitors_are_killed() {
+    let Some(busybox) = image::busybox() else { return };
+    let dir = tempfile::tempdir().expect("the temporary directory is writable");
+    let setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path());
+    let cgroup = format!("/waybill-crash-{}", std::process::id());
+    let mut runtime = setup.start();
+    let client = Client::connect(&setup, &cgroup).await;
+    client.import(busybox).await;
+    let elder = client.start_elder(ELDER).await;
+    let before = Census::take(&setup, &cgroup);
+    let monitors = Monitors::new(&setup, &elder.id);
+    for round in 0..rounds() {
+        let dice = Dice::new(round);
+        let ledger = Ledger::new(&monitors);
+        let workers = start_workers(&setup, &cgroup, round, &ledger).await;
+        kill_in_the_middle(&setup, runtime, workers, dice, &monitors, &ledger).await;
+        runtime = start_again(&setup, dice).await;
+        let client = Client::connect(&setup, &cgroup).await;
+        client.check_elder(&elder).await;
+        ledger.settle(&client).await;
+        client.remove_sandboxes_but(&elder.sandbox).await;
+        nothing_is_left(&setup, &cgroup, &before, round).await;
+    }
+    let client = Client::connect(&setup, &cgroup).await;
+    client.remove_sandboxes_but("").await;
+    drop(runtime);
+    eventually_gone(&setup, &cgroup).await;
+    println!("{} rounds, {} monitors killed", rounds(), monitors.count());
+}
+
+/// Workers, and what gets a permit for each step that one of them has done.
+struct Workers {
+    tasks: JoinSet<()>,
+    done: Arc<Semaphore>,
+}
+
+async fn start_workers(setup: &Setup, cgroup: &str, round: usize, ledger: &Ledger) -> Workers {
+    let mut workers = Workers { tasks: JoinSet::new(), done: Arc::new(Semaphore::new(0)) };
+    for number in 0..WORKERS {
+        let client = Client::connect(setup, cgroup).await;
+        let (name, done) = (format!("r{round}-w{number}"), Arc::clone(&workers.done));
+        workers.tasks.spawn(Worker::new(client, ledger.clone(), done, name).work());
+    }
+    workers
+}
+
+/// Kills monitors until enough was done, and then the runtime in the middle.
+async fn kill_in_the_middle(
+    setup: &Setup,
+    mut runtime: Runtime,
+    mut workers: Workers,
+    mut dice: Dice,
+    monitors: &Monitors,
+    ledger: &Ledger,
+) {
+    let steps = dice.up_to(40) + 10;
+    let enough = async {
+        tokio::select! {
+            permits = workers.done.acquire_many(steps) => permits.is_ok(),
+            () = monitors.kill_some(dice) => false,
+            Some(ended) = workers.tasks.join_next() => {
+                panic!("a worker gave up: {ended:?}\n{}", setup.log())
+            }
+        }
+    };
+    let enough = timeout(PATIENCE, enough).await;
+    assert_eq!(enough, Ok(true), "the runtime takes {steps} steps in time:\n{}", setup.log());
+    // Anywhere in what follows, and not right after an answer.
+    sleep(Duration::from_millis(dice.up_to(40).into())).await;
+    ledger.expect_kill();
+    runtime.kill();
+    while let Some(ended) = workers.tasks.join_next().await {
+        ended.unwrap_or_else(|error| panic!("{error}\n{}", setup.log()));
+    }
+}
+
+/// Starts the runtime; in some rounds it is killed once more while it finds what is there.
+async fn start_again(setup: &Setup, mut dice: Dice) -> Runtime {
+    if dice.up_to(3) == 0 {
+        let mut early = setup.start_only();
+        sleep(Duration::from_millis(dice.up_to(120).into())).await;
+        early.kill();
+    }
+    setup.start()
+}
+
+async fn nothing_is_left(setup: &Setup, cgroup: &str, before: &Census, round: usize) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let now = Census::take(setup, cgroup);
+        if now == *before {
+            return;
+        }
+        assert!(Instant::now() < end, "round {round}: {}\n{}", now.beyond(before), setup.log());
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// After the last container: no process, no cgroup, no mount but the runtime's own tmpfs.
+async fn eventually_gone(setup: &Setup, cgroup: &str) {
+    nothing_is_left(setup, cgroup, &Census::default(), rounds()).await;
+    let unmounted = Command::new("umount").arg(setup.run_dir()).status();
+    assert!(unmounted.expect("umount is installed").success());
+}
+
+/// Small numbers that differ from round to round, and are the same in each run.
+#[derive(Clone, Copy)]
+struct Dice(u64);
+
+impl Dice {
+    fn new(round: usize) -> Self {
+        Self(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(round as u64 + 1))
+    }
+
+    /// Less than `bound`.
+    fn up_to(&mut self, bound: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        u32::try_from(self.0 % u64::from(bound)).expect("less than a u32")
+    }
+}

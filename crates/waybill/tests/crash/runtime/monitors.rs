@@ -1,0 +1,80 @@
+//! Kills monitors, and remembers whose.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::PathBuf,
+    process::Command,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+use waybill_testkit::runtime::Setup;
+
+use super::Dice;
+
+#[derive(Clone)]
+pub(crate) struct Monitors {
+    containers: PathBuf,
+    /// The container whose monitor lives on.
+    spared: String,
+    killed: Arc<Mutex<HashSet<String>>>,
+}
+
+impl Monitors {
+    pub(crate) fn new(setup: &Setup, spared: &str) -> Self {
+        let containers = setup.run_dir().join("containers");
+        Self { containers, spared: spared.to_owned(), killed: Arc::default() }
+    }
+
+    /// Kills one now and then, until it is aborted.
+    pub(crate) async fn kill_some(&self, mut dice: Dice) {
+        loop {
+            sleep(Duration::from_millis(u64::from(dice.up_to(300)) + 20)).await;
+            let living = self.living();
+            let Some(bound) = u32::try_from(living.len()).ok().filter(|&count| count > 0) else {
+                continue;
+            };
+            let Some((pid, container)) = living.get(dice.up_to(bound) as usize) else { continue };
+            // Noted first, because others see what comes of it at once.
+            self.killed().insert(container.clone());
+            let _ = Command::new("kill").args(["-KILL", pid]).status();
+        }
+    }
+
+    /// Whether the container's monitor was killed.
+    pub(crate) fn was_killed(&self, container: &str) -> bool {
+        self.killed().contains(container)
+    }
+
+    /// Whether a message tells of a container whose monitor was killed.
+    pub(crate) fn explain(&self, message: &str) -> bool {
+        self.killed().iter().any(|container| message.contains(container.as_str()))
+    }
+
+    /// How many were killed.
+    pub(crate) fn count(&self) -> usize {
+        self.killed().len()
+    }
+
+    /// Process and container of each. A child that a monitor has just forked counts as one.
+    fn living(&self) -> Vec<(String, String)> {
+        let processes = fs::read_dir("/proc").expect("proc is mounted").filter_map(Result::ok);
+        processes
+            .filter_map(|process| {
+                let comm = fs::read_to_string(process.path().join("comm")).ok()?;
+                let cwd = fs::read_link(process.path().join("cwd")).ok()?;
+                // A child may have gone further down.
+                let below = cwd.strip_prefix(&self.containers).ok()?;
+                let container = below.iter().next()?.to_str()?.to_owned();
+                (comm.trim() == "waybill-monitor" && container != self.spared)
+                    .then(|| (process.file_name().display().to_string(), container))
+            })
+            .collect()
+    }
+
+    fn killed(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.killed.lock().expect("nobody has panicked")
+    }
+}
