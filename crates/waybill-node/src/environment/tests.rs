@@ -81,8 +81,11 @@ fn with_container(mut container: Value) -> Value {
 }
 
 fn pairs(resolved: &Resolved) -> Vec<String> {
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    resolved.to_cri().into_iter().map(|pair| format!("{}={}", pair.key, text(pair.value))).collect()
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let entries = resolved.environment.iter();
+    entries
+        .map(|entry| format!("{}={}", text(entry.name().as_bytes()), text(entry.value().expose())))
+        .collect()
 }
 
 fn env(name: &str, from: Value) -> Value {
@@ -463,7 +466,7 @@ async fn each_object_is_asked_for_once() {
     assert_eq!(objects.asked.load(Ordering::Relaxed), 1);
 }
 
-/// D9: names of secret values are told to the runtime, also those made of others.
+/// D9: also what is made of others, and what is in a file.
 #[tokio::test]
 async fn what_comes_from_secrets_is_sensitive() {
     let fixture = fixture();
@@ -476,7 +479,9 @@ async fn what_comes_from_secrets_is_sensitive() {
         {"name": "CM", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "a"}}},
     ]});
     let resolved = fixture.resolve(container).await.unwrap();
-    assert_eq!(resolved.sensitive_names(), "SECRET,MADE,FILE");
+    let secret = resolved.environment.iter().filter(|entry| entry.value().is_secret());
+    let secret: Vec<_> = secret.map(|entry| entry.name().to_string()).collect();
+    assert_eq!(secret, ["SECRET", "MADE", "FILE"]);
 }
 
 /// No error, `Debug` text, warning or provenance holds a value, wherever it came from.
