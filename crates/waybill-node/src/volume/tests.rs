@@ -1,7 +1,7 @@
 //! Volumes on a real kernel; most of them need root.
 
 mod removal;
-mod sub_path;
+mod sub_paths;
 
 use std::{
     collections::BTreeMap,

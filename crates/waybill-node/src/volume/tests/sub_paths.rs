@@ -131,17 +131,11 @@ fn links_swapped_in_meanwhile_do_not_lead_out() {
     assert_eq!(outside.len(), 1, "nothing was made outside");
 }
 
-fn environment(variables: &[(&str, EnvValue)]) -> Environment {
+fn environment<const N: usize>(variables: [(&str, EnvValue); N]) -> Environment {
     let mut environment = Environment::new();
     for (name, value) in variables {
-        environment.set(
-            Tier::Baseline,
-            EnvVar {
-                name: EnvName::parse(name, NameRules::Relaxed).unwrap(),
-                value: EnvValue::plain(value.expose()).unwrap(),
-                origin: Origin::Literal,
-            },
-        );
+        let name = EnvName::parse(name, NameRules::Relaxed).unwrap();
+        environment.set(Tier::Baseline, EnvVar { name, value, origin: Origin::Literal });
     }
     environment
 }
@@ -163,24 +157,17 @@ async fn sub_path_expressions_need_all_their_variables() {
             .await
             .map_err(|error| error.to_string())
     };
-    mounts(&environment(&[("POD", plain("web")), ("N", plain("1"))])).await.unwrap();
+    mounts(&environment([("POD", plain("web")), ("N", plain("1"))])).await.unwrap();
     assert!(fixture.directory("empty-dir", "v").join("web/x-1").is_dir());
 
-    let error = mounts(&environment(&[("N", plain(""))])).await.unwrap_err();
+    let error = mounts(&environment([("N", plain(""))])).await.unwrap_err();
     assert!(error.ends_with(": missing value for N, POD"), "{error}");
     let error =
-        mounts(&environment(&[("POD", plain("../..")), ("N", plain("1"))])).await.unwrap_err();
+        mounts(&environment([("POD", plain("../..")), ("N", plain("1"))])).await.unwrap_err();
     assert!(error.contains("must not contain '..'"), "{error}");
 
-    let mut secret = environment(&[("N", plain("1"))]);
-    secret.set(
-        Tier::Baseline,
-        EnvVar {
-            name: EnvName::parse("POD", NameRules::Relaxed).unwrap(),
-            value: EnvValue::secret(CANARY.into()).unwrap(),
-            origin: Origin::Literal,
-        },
-    );
+    let secret = EnvValue::secret(CANARY.into()).unwrap();
+    let secret = environment([("N", plain("1")), ("POD", secret)]);
     let error = mounts(&secret).await.unwrap_err();
     assert!(error.contains("whose value is secret") && !error.contains(CANARY), "{error}");
 }
