@@ -224,7 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
                 }
             }
             // The protocol cannot say that nothing follows, and the answer is still to come.
-            pending().await
+            pending::<()>().await;
         };
         let inward = async {
             let mut bytes = first;

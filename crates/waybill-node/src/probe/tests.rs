@@ -26,7 +26,9 @@ fn fixture() -> Fixture {
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let clock: Clock = Arc::new(|| Timestamp::from_second(100).unwrap());
     let (sender, woken) = mpsc::unbounded_channel();
-    let wake: Wake = Arc::new(move |_| drop(sender.send(())));
+    let wake: Wake = Arc::new(move |_| {
+        let _ = sender.send(());
+    });
     let recorder = Recorder::start(None, "n", Arc::clone(&clock), &tasks, &stop);
     let runtime = Runtime::at("/nonexistent".as_ref()).unwrap();
     let prober = Prober::new(runtime, recorder, "127.0.0.1", clock, wake, &tasks, &stop);

@@ -261,14 +261,15 @@ impl Plan {
 /// The object of a mirror. It belongs to its node, as API servers demand of nodes.
 fn mirror_of(pod: &StaticPod, node: &str, node_uid: &str) -> Value {
     let mut object = pod.object.clone();
-    let metadata = &mut object["metadata"];
-    if let Some(metadata) = metadata.as_object_mut() {
-        metadata.remove("uid");
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return object };
+    metadata.remove("uid");
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        annotations.insert(CONFIG_MIRROR.to_owned(), pod.uid.as_str().into());
     }
-    metadata["annotations"][CONFIG_MIRROR] = pod.uid.as_str().into();
-    metadata["ownerReferences"] = json!([{
+    let owner = json!({
         "apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": true,
-    }]);
+    });
+    metadata.insert("ownerReferences".to_owned(), json!([owner]));
     object
 }
 
