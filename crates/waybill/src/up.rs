@@ -184,10 +184,17 @@ impl Signals {
 
 /// Every gate on, then what the user says.
 pub(crate) fn all_on_but(flag: &str, emulated: KubeVersion) -> Result<String> {
-    let known = FeatureGates::new(emulated).iter().map(|state| state.gate);
-    // Not every version has every gate, and some cannot be set any more.
-    let settable = known.filter(|gate| FeatureGates::new(emulated).with(*gate, true).is_ok());
-    let on = settable.map(|gate| format!("{gate}=true"));
+    let mut all = FeatureGates::new(emulated);
+    let mut on = Vec::new();
+    // Not every version has every gate, some cannot be set any more, and some need others first.
+    while let Some((gate, more)) = all.iter().find_map(|state| {
+        let more = all.with(state.gate, true).ok()?;
+        (!on.contains(&state.gate)).then_some((state.gate, more))
+    }) {
+        all = more;
+        on.push(gate);
+    }
+    let on = on.into_iter().map(|gate| format!("{gate}=true"));
     let gates: Vec<_> = on.chain([flag.to_owned()]).filter(|it| !it.is_empty()).collect();
     let gates = gates.join(",");
     FeatureGates::parse(&gates, emulated)?;
