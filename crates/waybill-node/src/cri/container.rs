@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
-use waybill_core::env::{expand::expand, merge::Environment, origin::Origin};
+use waybill_core::env::expand::expand;
 use waybill_proto::cri::{
-    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
-    Signal,
+    ContainerConfig, ContainerMetadata, Image, ImageSpec, LinuxContainerConfig, Mount, Signal,
 };
 
 use super::{
@@ -16,6 +15,7 @@ use super::{
 };
 use crate::{
     directories::Directories,
+    environment::Resolved,
     pod::{ContainerRef, Pod},
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Request<'a> {
     pub(crate) attempt: u32,
     /// As the runtime knows it.
     pub(crate) image: &'a Image,
-    pub(crate) environment: &'a Environment,
+    pub(crate) environment: &'a Resolved,
     /// All mounts.
     pub(crate) mounts: Vec<Mount>,
     /// The id of the container whose processes this one wants to see.
@@ -58,7 +58,7 @@ pub(crate) fn config(
         command: expanded(spec.command.as_deref(), environment, "command")?,
         args: expanded(spec.args.as_deref(), environment, "args")?,
         working_dir: spec.working_dir.clone().unwrap_or_default(),
-        envs: variables(environment),
+        envs: environment.to_cri(),
         mounts,
         labels: container_labels(pod, &spec.name),
         annotations: annotations(pod, container, &spec, attempt, environment),
@@ -72,20 +72,12 @@ pub(crate) fn config(
     })
 }
 
-fn variables(environment: &Environment) -> Vec<KeyValue> {
-    let pair = |name: &[u8], value: &[u8]| KeyValue {
-        key: String::from_utf8_lossy(name).into_owned(),
-        value: value.to_vec(),
-    };
-    environment.iter().map(|entry| pair(entry.name().as_bytes(), entry.value().expose())).collect()
-}
-
 fn expanded(
     words: Option<&[String]>,
-    environment: &Environment,
+    environment: &Resolved,
     field: &str,
 ) -> Result<Vec<String>, ConfigError> {
-    let lookup = |name: &[u8]| environment.get(name).map(|entry| entry.value());
+    let lookup = |name: &[u8]| environment.environment.get(name).map(|entry| entry.value());
     let words = words.unwrap_or_default().iter();
     words
         .map(|word| {
@@ -113,13 +105,9 @@ fn annotations(
     container: ContainerRef<'_>,
     spec: &Container,
     attempt: u32,
-    environment: &Environment,
+    environment: &Resolved,
 ) -> BTreeMap<String, String> {
-    let sensitive: Vec<_> = environment
-        .iter()
-        .filter(|entry| is_sensitive(entry.origin()) || entry.value().is_secret())
-        .map(|entry| entry.name().to_string())
-        .collect();
+    let sensitive = environment.sensitive_names();
     let mut all = BTreeMap::from([
         (labels::CONTAINER_HASH.to_owned(), container.spec_hash()),
         (labels::RESTART_COUNT.to_owned(), attempt.to_string()),
@@ -131,7 +119,7 @@ fn annotations(
         (labels::GRACE.to_owned(), pod.grace().to_string()),
     ]);
     if !sensitive.is_empty() {
-        all.insert(labels::SENSITIVE.to_owned(), sensitive.join(","));
+        all.insert(labels::SENSITIVE.to_owned(), sensitive);
     }
     all
 }
@@ -140,10 +128,6 @@ fn annotations(
 pub(crate) fn message_path(container: ContainerRef<'_>) -> String {
     let asked = container.to_container().termination_message_path;
     asked.filter(|path| !path.is_empty()).unwrap_or_else(|| MESSAGE_PATH.to_owned())
-}
-
-fn is_sensitive(origin: &Origin) -> bool {
-    matches!(origin, Origin::Secret { .. } | Origin::Csi { .. })
 }
 
 fn stop_signal(spec: &Container) -> Result<Signal, ConfigError> {

@@ -13,12 +13,13 @@ use crate::{
     Clock,
     cri::{Runtime, sandbox::Machine},
     directories::Directories,
-    environment::{Request, Resolver},
+    environment::{Request, Resolved, Resolver},
     event::{Kind, Recorder},
     hook,
     observed::Observed,
     pod::{ContainerRef, Pod},
     probe::{self, Prober},
+    server::Metrics,
     status::{self, Facts, Failed, Waiting, Writer},
     volume::Volumes,
 };
@@ -38,6 +39,7 @@ pub(crate) struct Surroundings {
     pub(crate) recorder: Recorder,
     pub(crate) prober: Prober,
     pub(crate) writer: Writer,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Surroundings {
@@ -51,14 +53,14 @@ impl Surroundings {
         pod: &Pod,
         container: ContainerRef<'_>,
         pod_ips: &[String],
-    ) -> Result<Environment, String> {
+    ) -> Result<Resolved, String> {
         let request = Request { pod, container, pod_ips };
         let resolved = self.resolver.resolve(request).await.map_err(|error| text(&error))?;
         for warning in &resolved.warnings {
             let (reason, message) = (warning.reason, &warning.message);
             self.recorder.container(pod, container.name(), Kind::Warning, reason, message);
         }
-        Ok(resolved.environment)
+        Ok(resolved)
     }
 
     pub(super) async fn prepare_volumes(&self, pod: &Pod) -> Result<(), String> {
