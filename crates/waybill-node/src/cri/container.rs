@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
-use waybill_core::env::expand::expand;
+use waybill_core::env::{expand::expand, merge::Environment};
 use waybill_proto::cri::{
-    ContainerConfig, ContainerMetadata, Image, ImageSpec, LinuxContainerConfig, Mount, Signal,
+    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
+    Signal,
 };
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
 };
 use crate::{
     directories::Directories,
-    environment::Resolved,
     pod::{ContainerRef, Pod},
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Request<'a> {
     pub(crate) attempt: u32,
     /// As the runtime knows it.
     pub(crate) image: &'a Image,
-    pub(crate) environment: &'a Resolved,
+    pub(crate) environment: &'a Environment,
     /// All mounts.
     pub(crate) mounts: Vec<Mount>,
     /// The id of the container whose processes this one wants to see.
@@ -58,7 +58,7 @@ pub(crate) fn config(
         command: expanded(spec.command.as_deref(), environment, "command")?,
         args: expanded(spec.args.as_deref(), environment, "args")?,
         working_dir: spec.working_dir.clone().unwrap_or_default(),
-        envs: environment.to_cri(),
+        envs: variables(environment),
         mounts,
         labels: container_labels(pod, &spec.name),
         annotations: annotations(pod, container, &spec, attempt, environment),
@@ -72,12 +72,20 @@ pub(crate) fn config(
     })
 }
 
+fn variables(environment: &Environment) -> Vec<KeyValue> {
+    let pair = |name: &[u8], value: &[u8]| KeyValue {
+        key: String::from_utf8_lossy(name).into_owned(),
+        value: value.to_vec(),
+    };
+    environment.iter().map(|entry| pair(entry.name().as_bytes(), entry.value().expose())).collect()
+}
+
 fn expanded(
     words: Option<&[String]>,
-    environment: &Resolved,
+    environment: &Environment,
     field: &str,
 ) -> Result<Vec<String>, ConfigError> {
-    let lookup = |name: &[u8]| environment.environment.get(name).map(|entry| entry.value());
+    let lookup = |name: &[u8]| environment.get(name).map(|entry| entry.value());
     let words = words.unwrap_or_default().iter();
     words
         .map(|word| {
@@ -105,9 +113,10 @@ fn annotations(
     container: ContainerRef<'_>,
     spec: &Container,
     attempt: u32,
-    environment: &Resolved,
+    environment: &Environment,
 ) -> BTreeMap<String, String> {
-    let sensitive = environment.sensitive_names();
+    let secret = environment.iter().filter(|entry| entry.value().is_secret());
+    let sensitive: Vec<_> = secret.map(|entry| entry.name().to_string()).collect();
     let mut all = BTreeMap::from([
         (labels::CONTAINER_HASH.to_owned(), container.spec_hash()),
         (labels::RESTART_COUNT.to_owned(), attempt.to_string()),
@@ -119,7 +128,7 @@ fn annotations(
         (labels::GRACE.to_owned(), pod.grace().to_string()),
     ]);
     if !sensitive.is_empty() {
-        all.insert(labels::SENSITIVE.to_owned(), sensitive);
+        all.insert(labels::SENSITIVE.to_owned(), sensitive.join(","));
     }
     all
 }

@@ -210,8 +210,7 @@ impl Surroundings {
         let config_error = |message: String| Failure::new("CreateContainerConfigError", message);
         let environment =
             self.environment(pod, container, place.ips).await.map_err(config_error)?;
-        let mut mounts =
-            self.mounts(pod, container, &environment.environment).await.map_err(config_error)?;
+        let mut mounts = self.mounts(pod, container, &environment).await.map_err(config_error)?;
         let add = self.add_own_mounts(pod, container, attempt, place.ips, &mut mounts);
         add.map_err(|error| {
             config_error(format!("cannot prepare the container's files: {error}"))

@@ -13,7 +13,7 @@ use crate::{
     Clock,
     cri::{Runtime, sandbox::Machine},
     directories::Directories,
-    environment::{Request, Resolved, Resolver},
+    environment::{Request, Resolver},
     event::{Kind, Recorder},
     hook,
     observed::Observed,
@@ -53,14 +53,14 @@ impl Surroundings {
         pod: &Pod,
         container: ContainerRef<'_>,
         pod_ips: &[String],
-    ) -> Result<Resolved, String> {
+    ) -> Result<Environment, String> {
         let request = Request { pod, container, pod_ips };
         let resolved = self.resolver.resolve(request).await.map_err(|error| text(&error))?;
         for warning in &resolved.warnings {
             let (reason, message) = (warning.reason, &warning.message);
             self.recorder.container(pod, container.name(), Kind::Warning, reason, message);
         }
-        Ok(resolved)
+        Ok(resolved.environment)
     }
 
     pub(super) async fn prepare_volumes(&self, pod: &Pod) -> Result<(), String> {
