@@ -79,7 +79,7 @@ impl Resolver {
     /// start (FILE-11, CSI-30).
     pub(crate) async fn resolve(&self, request: Request<'_>) -> Result<Resolved, EnvironmentError> {
         let container = request.container.name();
-        let at = |(place, reason)| EnvironmentError::new(container, place, reason);
+        let at = |fault| EnvironmentError::new(container, fault);
         let spec = request.pod.environment_of(request.container.kind, container);
         let plan = spec.map_or_else(|| Ok(Plan::default()), |spec| Plan::new(spec, self.gates));
         let plan = plan.map_err(at)?;
@@ -106,3 +106,6 @@ impl Resolved {
         secret.map(|entry| entry.name().to_string()).collect::<Vec<_>>().join(",")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@
 mod cached;
 mod cluster;
 mod standalone;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 

@@ -1,8 +1,10 @@
 //! A pod as the node sees it: the object, the view of its environments, and where it came from.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, EphemeralContainer, Lifecycle, PodSpec, SecurityContext,
+    Container, EphemeralContainer, Lifecycle, PodSpec, SecurityContext, VolumeMount,
 };
 use serde::de::Error;
 use serde_json::Value;
@@ -17,7 +19,7 @@ const DEFAULT_GRACE: i64 = 30;
 pub(crate) type PodObject = k8s_openapi::api::core::v1::Pod;
 
 /// One pod. Cheap to share behind an `Arc`, never changed in place: an update is a new one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Pod {
     object: PodObject,
     /// Environments are read through the view of the API crate, which knows fields that the types of
@@ -163,6 +165,13 @@ impl Pod {
     }
 }
 
+/// Says which pod it is and not what is in it: specs hold the values of variables.
+impl fmt::Debug for Pod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pod({}/{}, {})", self.namespace(), self.name(), self.uid)
+    }
+}
+
 /// When a container that ended starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RestartPolicy {
@@ -182,25 +191,40 @@ impl RestartPolicy {
 }
 
 /// One container of a pod, of any kind.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct ContainerRef<'p> {
     pub(crate) kind: ContainerKind,
     pub(crate) container: ContainerSpec<'p>,
 }
 
+impl fmt::Debug for ContainerRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContainerRef({}, {:?})", self.name(), self.kind)
+    }
+}
+
 /// Ephemeral containers have a type of their own with the same fields.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) enum ContainerSpec<'p> {
     Ephemeral(&'p EphemeralContainer),
     Usual(&'p Container),
 }
 
-impl ContainerRef<'_> {
-    pub(crate) fn name(&self) -> &str {
+impl<'p> ContainerRef<'p> {
+    pub(crate) fn name(&self) -> &'p str {
         match self.container {
             ContainerSpec::Ephemeral(container) => &container.name,
             ContainerSpec::Usual(container) => &container.name,
         }
+    }
+
+    /// What it mounts.
+    pub(crate) fn volume_mounts(&self) -> &'p [VolumeMount] {
+        let mounts = match self.container {
+            ContainerSpec::Ephemeral(container) => container.volume_mounts.as_deref(),
+            ContainerSpec::Usual(container) => container.volume_mounts.as_deref(),
+        };
+        mounts.unwrap_or_default()
     }
 
     /// Whether it is an init container that runs beside the regular ones.

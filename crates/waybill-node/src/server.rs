@@ -15,9 +15,13 @@ mod log;
 mod metrics;
 mod pods;
 mod route;
+mod running;
 mod stats;
 mod stream;
 mod tls;
+
+#[cfg(test)]
+mod tests;
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -37,6 +41,7 @@ use self::{
     authz::Authorizer,
     features::Features,
     route::{Attributes, ContainerPath, PodPath, Route, RouteError},
+    running::RunningIds,
     tls::Tls,
 };
 pub use self::{exec::ExecEnvPolicy, tls::PairPaths};
@@ -124,6 +129,7 @@ impl Server {
             provenance: parts.provenance,
             metrics: parts.metrics,
             features: Features::default(),
+            running_ids: RunningIds::default(),
             tasks: tasks.clone(),
             stop: stop.clone(),
         });
@@ -178,6 +184,7 @@ struct Service {
     provenance: Arc<dyn ProvenanceLookup>,
     metrics: Arc<Metrics>,
     features: Features,
+    running_ids: RunningIds,
     tasks: TaskTracker,
     stop: CancellationToken,
 }

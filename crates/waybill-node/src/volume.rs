@@ -8,7 +8,7 @@ mod content;
 mod empty_dir;
 mod error;
 mod fetch;
-mod host_path;
+mod host_path_type;
 mod kind;
 mod mount;
 mod mounts;
@@ -19,7 +19,7 @@ mod token;
 mod writer;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -50,10 +50,12 @@ pub(crate) struct Volumes {
     node: Arc<NodeFacts>,
     clock: Clock,
     tokens: Tokens,
-    /// One lock for each pod, so that its volumes are worked on by one task at a time. It holds whether
-    /// they were all made since this node started.
-    pods: Mutex<HashMap<PodUid, Arc<tokio::sync::Mutex<bool>>>>,
+    pods: Mutex<HashMap<PodUid, Lock>>,
 }
+
+/// One for each pod, so that its volumes are worked on by one task at a time. It holds the names of those
+/// that were made since this node started.
+type Lock = Arc<tokio::sync::Mutex<BTreeSet<String>>>;
 
 impl Volumes {
     pub(crate) fn new(
@@ -66,25 +68,30 @@ impl Volumes {
         Self { directories, objects, node, clock, tokens, pods: Mutex::default() }
     }
 
-    /// Makes every volume of the pod. Nothing is done for what is there already.
+    /// Makes every volume that a container of the pod uses. Nothing is done for what is there already.
     pub(crate) async fn prepare(&self, pod: &Pod) -> Result<(), VolumeError> {
         let lock = self.lock_of(pod.uid());
-        let mut is_ready = lock.lock().await;
-        if !*is_ready {
-            self.set_up_all(pod, |_| true).await?;
-            *is_ready = true;
-        }
+        let mut made = lock.lock().await;
+        let used = kind::used(pod);
+        let missing =
+            |volume: &Volume| used.contains(&*volume.name) && !made.contains(&volume.name);
+        let volumes = pod.spec().volumes.iter().flatten();
+        let volumes: Vec<_> = volumes.filter(|volume| missing(volume)).collect();
+        self.set_up_all(pod, &volumes).await?;
+        made.extend(volumes.into_iter().map(|volume| volume.name.clone()));
         Ok(())
     }
 
     /// Writes anew what has changed: ConfigMaps, Secrets, metadata of the pod, and tokens before they end.
     pub(crate) async fn refresh(&self, pod: &Pod) -> Result<(), VolumeError> {
         let lock = self.lock_of(pod.uid());
-        let is_ready = lock.lock().await;
-        if *is_ready {
-            self.set_up_all(pod, |kind| kind.is_written()).await?;
-        }
-        Ok(())
+        let made = lock.lock().await;
+        let changes = |volume: &Volume| {
+            made.contains(&volume.name) && Kind::of(volume).is_ok_and(|kind| kind.is_written())
+        };
+        let volumes = pod.spec().volumes.iter().flatten();
+        let volumes: Vec<_> = volumes.filter(|volume| changes(volume)).collect();
+        self.set_up_all(pod, &volumes).await
     }
 
     /// What the runtime is to mount into a container. `environment` is for `subPathExpr`.
@@ -102,8 +109,8 @@ impl Volumes {
     /// Unmounts everything below the pod's directory, then deletes it.
     pub(crate) async fn remove(&self, uid: &PodUid) -> Result<(), VolumeError> {
         let lock = self.lock_of(uid);
-        let mut is_ready = lock.lock().await;
-        *is_ready = false;
+        let mut made = lock.lock().await;
+        made.clear();
         self.tokens.forget(uid);
         self.objects.forget(uid);
         let (pods, pod) = (self.directories.pods(), self.directories.pod(uid));
@@ -112,41 +119,22 @@ impl Volumes {
         Ok(())
     }
 
-    /// Where a volume is on this machine.
-    pub(crate) fn host_path(&self, pod: &Pod, volume: &str) -> Option<PathBuf> {
-        kind::host_path(&self.directories, pod, volume)
+    /// All at once; the error is that of the first one that has one.
+    async fn set_up_all(&self, pod: &Pod, volumes: &[&Volume]) -> Result<(), VolumeError> {
+        let set_up = volumes.iter().map(async |volume| {
+            let result = self.set_up(pod, volume).await;
+            result.map_err(|fault| VolumeError::SetUp { volume: volume.name.clone(), fault })
+        });
+        join_all(set_up).await.into_iter().collect()
     }
 
-    /// All volumes at once; the error is that of the first one that has one.
-    async fn set_up_all(
-        &self,
-        pod: &Pod,
-        wanted: fn(&Kind<'_>) -> bool,
-    ) -> Result<(), VolumeError> {
-        let volumes = pod.spec().volumes.iter().flatten();
-        let set_up = join_all(volumes.map(async |volume| {
-            self.set_up(pod, volume, wanted)
-                .await
-                .map_err(|fault| VolumeError::SetUp { volume: volume.name.clone(), fault })
-        }));
-        set_up.await.into_iter().collect()
-    }
-
-    async fn set_up(
-        &self,
-        pod: &Pod,
-        volume: &Volume,
-        wanted: fn(&Kind<'_>) -> bool,
-    ) -> Result<(), VolumeFault> {
+    async fn set_up(&self, pod: &Pod, volume: &Volume) -> Result<(), VolumeFault> {
         let kind = Kind::of(volume)?;
-        if !wanted(&kind) {
-            return Ok(());
-        }
         let directory = self.directories.volume(pod.uid(), kind.word(), &volume.name);
         let files = match kind {
             Kind::HostPath(source) => {
                 let (path, wanted) = (source.path.clone(), source.type_.clone());
-                return blocking(move || host_path::check(&path, wanted.as_deref())).await;
+                return blocking(move || host_path_type::check(&path, wanted.as_deref())).await;
             }
             Kind::EmptyDir(source) => {
                 let made = empty_dir::EmptyDir::new(source, pod, &self.node)?;
@@ -182,7 +170,7 @@ impl Volumes {
         Ok(())
     }
 
-    fn lock_of(&self, uid: &PodUid) -> Arc<tokio::sync::Mutex<bool>> {
+    fn lock_of(&self, uid: &PodUid) -> Lock {
         let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(pods.entry(uid.clone()).or_default())
     }
@@ -197,3 +185,6 @@ async fn blocking<T: Send + 'static>(
         Err(_) => Err(VolumeFault::Interrupted),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,3 +25,55 @@ pub mod cri;
     reason = "generated; the proto files have the words"
 )]
 pub mod runtime;
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::cri::{AttachRequest, ExecRequest, ExecSyncRequest, KeyValue};
+
+    /// EXEC-01: the bytes on the wire, field by field.
+    #[test]
+    fn exec_has_its_variables_in_field_7_exec_01() {
+        let request = ExecRequest {
+            container_id: "c".into(),
+            cmd: vec!["ls".into(), "-l".into()],
+            tty: true,
+            stdin: true,
+            stdout: true,
+            stderr: true,
+            envs: vec![KeyValue { key: "K".into(), value: b"\xff".to_vec() }],
+        };
+        let expected = [
+            &b"\x0a\x01c"[..],
+            b"\x12\x02ls\x12\x02-l",
+            b"\x18\x01\x20\x01\x28\x01\x30\x01",
+            b"\x3a\x06\x0a\x01K\x12\x01\xff",
+        ];
+        assert_eq!(request.encode_to_vec(), expected.concat());
+        assert_eq!(ExecRequest::decode(&*expected.concat()).unwrap(), request);
+    }
+
+    /// EXEC-01: who knows nothing of the field reads the rest as ever.
+    #[test]
+    fn without_variables_nothing_is_on_the_wire_exec_01() {
+        let request = ExecRequest { container_id: "c".into(), ..ExecRequest::default() };
+        assert_eq!(request.encode_to_vec(), b"\x0a\x01c");
+    }
+
+    /// EXEC-11: these have all fields named here, and no variables among them.
+    #[test]
+    fn exec_sync_and_attach_have_no_variables_exec_11() {
+        let ExecSyncRequest { container_id: _, cmd: _, timeout: _ } = ExecSyncRequest::default();
+        let AttachRequest { container_id: _, stdin: _, tty: _, stdout: _, stderr: _ } =
+            AttachRequest::default();
+        let with_variables = ExecRequest {
+            container_id: "c".into(),
+            envs: vec![KeyValue { key: "K".into(), value: b"v".to_vec() }],
+            ..ExecRequest::default()
+        };
+        let bytes = with_variables.encode_to_vec();
+        let sync = ExecSyncRequest::decode(bytes.as_slice()).unwrap();
+        assert_eq!(sync, ExecSyncRequest { container_id: "c".into(), ..Default::default() });
+    }
+}

@@ -251,6 +251,13 @@ pub(crate) fn forget_program_pages() {
     }
 }
 
+/// Keeps bytes from being written to swap for as long as the process lives.
+pub(crate) fn lock_in_memory(bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the range is borrowed memory of ours, and locking it changes nothing about its content.
+    let result = unsafe { libc::mlock(bytes.as_ptr().cast(), bytes.len()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Makes the current directory the root and lets go of everything else that was mounted.
 pub(crate) fn pivot_to_current_directory() -> io::Result<()> {
     // SAFETY: two valid C strings. The old root comes to lie on the new one, from where it is detached.

@@ -13,17 +13,33 @@ use crate::objects::{ObjectError, ObjectKind};
 pub(crate) struct EnvironmentError {
     container: String,
     place: Place,
-    reason: Reason,
+    reason: Box<Reason>,
 }
 
 impl EnvironmentError {
-    pub(super) fn new(container: &str, place: Place, reason: Reason) -> Self {
+    pub(super) fn new(container: &str, fault: Fault) -> Self {
+        let Fault { place, reason } = fault;
         Self { container: container.to_owned(), place, reason }
     }
 }
 
 /// What went wrong, and where in the spec of the container.
-pub(super) type Located<T> = Result<T, (Place, Reason)>;
+#[derive(Debug)]
+pub(super) struct Fault {
+    place: Place,
+    reason: Box<Reason>,
+}
+
+/// Adds the place to a reason.
+pub(super) trait At<T> {
+    fn at(self, place: impl FnOnce() -> Place) -> Result<T, Fault>;
+}
+
+impl<T, E: Into<Reason>> At<T> for Result<T, E> {
+    fn at(self, place: impl FnOnce() -> Place) -> Result<T, Fault> {
+        self.map_err(|reason| Fault { place: place(), reason: Box::new(reason.into()) })
+    }
+}
 
 /// Part of a container's spec.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -150,3 +150,57 @@ pub(crate) enum FieldError {
     #[error("unsupported pod version: {version}")]
     Version { version: String },
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::objects::testing::{node, pod};
+
+    #[track_caller]
+    fn check(path: &str, expected: &str) {
+        let pod = pod(json!({"containers": []}));
+        let path = FieldPath::parse_path(path).unwrap();
+        assert_eq!(path.look_up(&pod, &node(), &[]).unwrap(), expected);
+    }
+
+    /// As Go quotes strings, which is how kubelets write these files.
+    #[test]
+    fn whole_maps_are_lines_of_quoted_values() {
+        check("metadata.labels", "app=\"web\"\ntier=\"a\\\"b\\\\c\\nd\\x7f\"");
+        check("metadata.annotations", "note=\"hello\"");
+    }
+
+    #[test]
+    fn quoting_keeps_what_can_be_printed() {
+        assert_eq!(quote("é 😀"), "\"é 😀\"");
+        assert_eq!(quote("\u{7}\u{8}\u{b}\u{c}\r\t\u{1b}"), r#""\a\b\v\f\r\t\x1b""#);
+        assert_eq!(quote("\u{85}\u{a0}\u{2028}"), r#""\u0085\u00a0\u2028""#);
+    }
+
+    #[test]
+    fn subscripts_need_their_quotes() {
+        for path in
+            ["metadata.labels[app]", "metadata.labels['app'", "metadata.labelsapp", "", "metadata"]
+        {
+            assert_eq!(
+                FieldPath::parse_path(path),
+                Err(FieldError::Path { path: path.to_owned() }),
+                "{path}"
+            );
+        }
+        assert!(FieldPath::parse_path("metadata.labels['a/b']").unwrap().is_metadata());
+        assert!(!FieldPath::parse_path("status.podIP").unwrap().is_metadata());
+    }
+
+    #[test]
+    fn a_node_without_address_says_so() {
+        let pod = pod(json!({"containers": []}));
+        let node = NodeFacts { addresses: Vec::new(), ..node() };
+        for path in ["status.hostIP", "status.hostIPs"] {
+            let path = FieldPath::parse_path(path).unwrap();
+            assert_eq!(path.look_up(&pod, &node, &[]), Err(FieldError::NoHostIp));
+        }
+    }
+}

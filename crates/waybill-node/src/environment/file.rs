@@ -22,6 +22,7 @@ use waybill_core::{
         file::{EnvFile, EnvFileError},
         limits::FILE_BYTES,
         name::NameRules,
+        origin::Origin,
         value::EnvValue,
     },
     secret::SecretBytes,
@@ -74,18 +75,26 @@ pub(super) async fn read(
 pub(super) fn look_up(
     gathered: &Gathered<'_>,
     selector: &FileKeySelector,
-) -> Result<Option<EnvValue>, Reason> {
+) -> Result<Option<(EnvValue, Origin)>, Reason> {
     let FileKeySelector { volume_name, path, key, optional } = selector;
     let place = || FilePlace { volume: volume_name.clone(), path: path.clone() };
     let missing = match gathered.files.get(&(&**volume_name, &**path)) {
         Some(Err(error)) => return Err(error.clone().into()),
         Some(Ok(FileAnswer::Found(found))) => match found.get(key) {
-            Some(value) => return Ok(Some(EnvValue::secret(value.expose().to_vec())?)),
+            Some(value) => {
+                let value = EnvValue::secret(value.expose().to_vec())?;
+                return Ok(Some((value, origin(selector))));
+            }
             None => FileError::Key { key: key.clone(), place: place() },
         },
         Some(Ok(FileAnswer::Missing)) | None => FileError::Missing { place: place() },
     };
     if *optional { Ok(None) } else { Err(missing.into()) }
+}
+
+fn origin(selector: &FileKeySelector) -> Origin {
+    let FileKeySelector { volume_name, path, key, .. } = selector;
+    Origin::File { volume: (**volume_name).into(), path: (**path).into(), key: (**key).into() }
 }
 
 fn directory(resolver: &Resolver, pod: &Pod, volume: &str) -> Result<PathBuf, FileError> {
@@ -181,3 +190,6 @@ pub(crate) enum FileError {
     #[error("cannot find the volume {volume:?} referenced by FileKeyRef")]
     Volume { volume: String },
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,11 +3,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::future::join_all;
+use waybill_core::{
+    env::value::{EnvValue, EnvValueError},
+    secret::SecretBytes,
+};
 
 use super::{
-    Request, Resolver,
+    Request, Resolver, config_map,
     file::{self, FileAnswer, FileError},
     plan::Plan,
+    secret,
 };
 use crate::objects::{ConfigMap, ObjectError, ObjectKind, Secret, Wanted};
 
@@ -18,6 +23,31 @@ pub(super) struct Gathered<'p> {
     pub(super) secrets: BTreeMap<&'p str, Result<Arc<Secret>, ObjectError>>,
     /// By volume and path.
     pub(super) files: BTreeMap<(&'p str, &'p str), Result<FileAnswer, FileError>>,
+}
+
+/// The keys of an object, and how their content becomes a value.
+pub(super) struct Content<'g> {
+    pub(super) data: &'g BTreeMap<String, SecretBytes>,
+    pub(super) to_value: fn(&SecretBytes) -> Result<EnvValue, EnvValueError>,
+}
+
+impl Gathered<'_> {
+    /// What an object that the plan needs gives to environments.
+    pub(super) fn content(&self, kind: ObjectKind, name: &str) -> Result<Content<'_>, ObjectError> {
+        let missing = || ObjectError::NotFound { kind, name: name.to_owned() };
+        match kind {
+            ObjectKind::Secret => match self.secrets.get(name) {
+                Some(found) => found.as_deref().map(secret::content).map_err(Clone::clone),
+                None => Err(missing()),
+            },
+            ObjectKind::ConfigMap => match self.config_maps.get(name) {
+                Some(found) => found.as_deref().map(config_map::content).map_err(Clone::clone),
+                None => Err(missing()),
+            },
+            // No variable can ask for one.
+            ObjectKind::ServiceAccountToken => Err(missing()),
+        }
+    }
 }
 
 pub(super) async fn gather<'p>(

@@ -9,40 +9,30 @@ use waybill_core::env::{
 };
 
 use super::{
-    Request, Resolved, Resolver, Warning, config_map, csi,
-    error::{Located, Place, Reason, title},
+    Request, Resolved, Resolver, Warning, csi,
+    error::{At, Fault, Place, Reason, title},
     file,
     gather::Gathered,
     plan::{AllKeys, Plan, Source, Step, Variable},
-    secret,
 };
 use crate::objects::{ObjectError, ObjectKind};
-
-/// Each key of an object with its value.
-pub(super) type Pairs = Vec<(String, EnvValue)>;
 
 pub(super) fn merge(
     resolver: &Resolver,
     request: Request<'_>,
     plan: &Plan<'_>,
     gathered: &Gathered<'_>,
-) -> Located<Resolved> {
-    let mut merge = Merge {
-        resolver,
-        request,
-        gathered,
-        environment: Environment::new(),
-        warnings: Vec::new(),
-    };
+) -> Result<Resolved, Fault> {
+    let (environment, warnings) = (Environment::new(), Vec::new());
+    let mut merge = Merge { resolver, request, gathered, environment, warnings };
     merge.environment.extend(Tier::Baseline, resolver.node.variables());
     for step in &plan.steps {
         match step {
-            Step::All(all) => {
-                merge.define_all(all).map_err(|reason| (Place::EnvFrom(all.position), reason))?
+            Step::All(all) => merge.define_all(all)?,
+            Step::One(variable) => {
+                let defined = merge.define_one(variable);
+                defined.at(|| Place::Variable(variable.name.to_string()))?;
             }
-            Step::One(variable) => merge
-                .define_one(variable)
-                .map_err(|reason| (Place::Variable(variable.name.to_string()), reason))?,
         }
     }
     let Merge { environment, warnings, .. } = merge;
@@ -61,23 +51,22 @@ struct Merge<'a> {
 impl Merge<'_> {
     /// Every key becomes a variable called prefix and key (NAME-12). One that no API server would let
     /// through is left out, and its owner told.
-    fn define_all(&mut self, all: &AllKeys<'_>) -> Result<(), Reason> {
-        let pairs = match all.kind {
-            ObjectKind::Secret => secret::all(self.gathered, all.name),
-            _ => config_map::all(self.gathered, all.name),
-        };
-        let pairs = match pairs {
-            Err(Reason::Object(error)) if all.optional && error.is_not_found() => return Ok(()),
-            pairs => pairs?,
+    fn define_all(&mut self, all: &AllKeys<'_>) -> Result<(), Fault> {
+        let content = match self.gathered.content(all.kind, all.name) {
+            Err(error) if all.optional && error.is_not_found() => return Ok(()),
+            content => content.at(|| Place::EnvFrom(all.position))?,
         };
         let mut skipped = Vec::new();
-        for (key, value) in pairs {
-            match EnvName::parse(&format!("{}{key}", all.prefix), NameRules::Relaxed) {
+        for (key, bytes) in content.data {
+            let name = format!("{}{key}", all.prefix);
+            match EnvName::parse(&name, NameRules::Relaxed) {
                 Ok(name) => {
-                    let origin = origin_of_key(all.kind, all.name, &key);
+                    let value = (content.to_value)(bytes);
+                    let value = value.at(|| Place::Variable(name.to_string()))?;
+                    let origin = origin_of_key(all.kind, all.name, key);
                     self.environment.set(Tier::Baseline, EnvVar { name, value, origin });
                 }
-                Err(_) => skipped.push(format!("{:?}", format!("{}{key}", all.prefix))),
+                Err(_) => skipped.push(format!("{name:?}")),
             }
         }
         if !skipped.is_empty() {
@@ -99,94 +88,74 @@ impl Merge<'_> {
     }
 
     fn define_one(&mut self, variable: &Variable<'_>) -> Result<(), Reason> {
-        if let Source::Text(text) = &variable.source {
-            let template = text.expose().as_bytes();
-            let name = variable.name.clone();
-            return Ok(self.environment.set_expanded(name, template, Origin::Literal)?);
-        }
-        if let Some((value, origin)) = self.look_up(&variable.source)? {
-            let name = variable.name.clone();
-            self.environment.set(Tier::Baseline, EnvVar { name, value, origin });
-        }
+        let name = variable.name.clone();
+        let (value, origin) = match &variable.source {
+            Source::Text(text) => {
+                let template = text.expose().as_bytes();
+                return Ok(self.environment.set_expanded(name, template, Origin::Literal)?);
+            }
+            Source::Csi(selector) => return Err(csi::look_up(selector).into()),
+            Source::Field(path) => {
+                let value =
+                    path.look_up(self.request.pod, &self.resolver.node, self.request.pod_ips)?;
+                (plain(value)?, Origin::Field { path: path.text().into() })
+            }
+            Source::Resource(path) => {
+                let Request { pod, container, .. } = self.request;
+                let value = path.look_up(pod, container, &self.resolver.node)?;
+                (plain(value)?, Origin::Resource { resource: path.text().into() })
+            }
+            Source::File(selector) => match file::look_up(self.gathered, selector)? {
+                Some(found) => found,
+                None => return Ok(()),
+            },
+            Source::Key(kind, selector) => {
+                match self.look_up_key(*kind, &selector.name, &selector.key) {
+                    Err(error) if selector.optional && error.is_absence() => return Ok(()),
+                    found => (found?, origin_of_key(*kind, &selector.name, &selector.key)),
+                }
+            }
+        };
+        self.environment.set(Tier::Baseline, EnvVar { name, value, origin });
         Ok(())
     }
 
-    /// The value, and where it is from; none if it is missing and may be.
-    fn look_up(&self, source: &Source<'_>) -> Result<Option<(EnvValue, Origin)>, Reason> {
-        let node = &self.resolver.node;
-        Ok(match source {
-            // Defined above, where earlier variables are at hand.
-            Source::Text(_) => None,
-            Source::Csi(selector) => return Err(csi::look_up(selector).into()),
-            Source::Field(path) => {
-                let value = path.look_up(self.request.pod, node, self.request.pod_ips)?;
-                let origin = Origin::Field { path: path.text().into() };
-                Some((EnvValue::plain(value.into_bytes())?, origin))
-            }
-            Source::Resource(path) => {
-                let value = path.look_up(self.request.pod, self.request.container, node)?;
-                let origin = Origin::Resource { resource: path.text().into() };
-                Some((EnvValue::plain(value.into_bytes())?, origin))
-            }
-            Source::File(selector) => {
-                let origin = Origin::File {
-                    volume: (*selector.volume_name).into(),
-                    path: (*selector.path).into(),
-                    key: (*selector.key).into(),
-                };
-                file::look_up(self.gathered, selector)?.map(|value| (value, origin))
-            }
-            Source::Key(kind, selector) => {
-                let found = match kind {
-                    ObjectKind::Secret => secret::one(self.gathered, selector),
-                    _ => config_map::one(self.gathered, selector),
-                };
-                let found = match found {
-                    Err(Reason::Object(error)) if error.is_not_found() => Err(error),
-                    found => Ok(found?),
-                };
-                let origin = origin_of_key(*kind, &selector.name, &selector.key);
-                match found {
-                    Ok(Some(value)) => Some((value, origin)),
-                    _ if selector.optional => None,
-                    Err(error) => return Err(error.into()),
-                    Ok(None) => {
-                        return Err(Reason::Key {
-                            kind: *kind,
-                            namespace: self.request.pod.namespace().to_owned(),
-                            name: selector.name.clone(),
-                            key: selector.key.clone(),
-                        });
-                    }
-                }
-            }
-        })
+    fn look_up_key(&self, kind: ObjectKind, name: &str, key: &str) -> Result<EnvValue, Reason> {
+        let content = self.gathered.content(kind, name)?;
+        let missing = || Reason::Key {
+            kind,
+            namespace: self.request.pod.namespace().to_owned(),
+            name: name.to_owned(),
+            key: key.to_owned(),
+        };
+        Ok((content.to_value)(content.data.get(key).ok_or_else(missing)?)?)
     }
 }
 
-/// What was gathered under a name. It always was; the type does not say so.
-pub(super) fn gathered<T: Clone>(
-    found: Option<&Result<T, ObjectError>>,
-    kind: ObjectKind,
-    name: &str,
-) -> Result<T, Reason> {
-    match found {
-        Some(answer) => Ok(answer.clone()?),
-        None => Err(ObjectError::NotFound { kind, name: name.to_owned() }.into()),
+impl Reason {
+    /// Whether something is simply not there, which `optional` excuses.
+    fn is_absence(&self) -> bool {
+        matches!(self, Self::Key { .. } | Self::Object(ObjectError::NotFound { .. }))
     }
+}
+
+fn plain(value: String) -> Result<EnvValue, Reason> {
+    Ok(EnvValue::plain(value.into_bytes())?)
 }
 
 fn origin_of_key(kind: ObjectKind, name: &str, key: &str) -> Origin {
     match kind {
         ObjectKind::Secret => Origin::Secret { name: name.into(), key: key.into() },
-        _ => Origin::ConfigMap { name: name.into(), key: key.into() },
+        ObjectKind::ConfigMap | ObjectKind::ServiceAccountToken => {
+            Origin::ConfigMap { name: name.into(), key: key.into() }
+        }
     }
 }
 
 /// OP-3: a clear error instead of a bare `E2BIG` at the start.
-fn check_sizes(environment: &Environment) -> Located<()> {
+fn check_sizes(environment: &Environment) -> Result<(), Fault> {
     environment.iter().try_for_each(|entry| {
-        check_kernel_string(entry.name(), entry.value())
-            .map_err(|error| (Place::Variable(entry.name().to_string()), error.into()))
+        let checked = check_kernel_string(entry.name(), entry.value());
+        checked.at(|| Place::Variable(entry.name().to_string()))
     })
 }

@@ -14,7 +14,7 @@ use waybill_core::env::name::{EnvName, NameRules};
 
 use super::{
     csi,
-    error::{Located, Place, Reason},
+    error::{At, Fault, Place, Reason},
     field::FieldPath,
     file,
     resource::ResourcePath,
@@ -74,16 +74,17 @@ pub(super) struct Needs<'p> {
 }
 
 impl<'p> Plan<'p> {
-    pub(super) fn new(container: &'p Container, gates: FeatureGates) -> Located<Self> {
+    pub(super) fn new(container: &'p Container, gates: FeatureGates) -> Result<Self, Fault> {
         let mut steps = Vec::with_capacity(container.env_from.len() + container.env.len());
         for (position, source) in container.env_from.iter().enumerate() {
-            steps.push(Step::All(all_keys(position, source)?));
+            let all = all_keys(position, source).at(|| Place::EnvFrom(position))?;
+            steps.push(Step::All(all));
         }
         for (position, variable) in container.env.iter().enumerate() {
-            let name = EnvName::parse(&variable.name, NameRules::Kernel)
-                .map_err(|fault| (Place::Env(position), fault.into()))?;
-            let place = |reason| (Place::Variable(variable.name.clone()), reason);
-            if let Some(source) = source(variable, gates).map_err(place)? {
+            let name = EnvName::parse(&variable.name, NameRules::Kernel);
+            let name = name.at(|| Place::Env(position))?;
+            let source = source(variable, gates);
+            if let Some(source) = source.at(|| Place::Variable(variable.name.clone()))? {
                 steps.push(Step::One(Variable { name, source }));
             }
         }
@@ -111,11 +112,11 @@ impl<'p> Plan<'p> {
     }
 }
 
-fn all_keys(position: usize, source: &EnvFromSource) -> Located<AllKeys<'_>> {
+fn all_keys(position: usize, source: &EnvFromSource) -> Result<AllKeys<'_>, Reason> {
     let (kind, object) = match (&source.config_map_ref, &source.secret_ref) {
         (Some(object), None) => (ObjectKind::ConfigMap, object),
         (None, Some(object)) => (ObjectKind::Secret, object),
-        _ => return Err((Place::EnvFrom(position), Reason::NoSource)),
+        _ => return Err(Reason::NoSource),
     };
     let (name, optional) = (&*object.name, object.optional);
     Ok(AllKeys { position, kind, name, prefix: &source.prefix, optional })
@@ -149,4 +150,95 @@ fn source(variable: &EnvVar, gates: FeatureGates) -> Result<Option<Source<'_>>, 
         }
         _ => return Err(Reason::NoSource),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+    use waybill_api::pod::PodEnvSpec;
+
+    use super::*;
+
+    fn container(value: Value) -> Container {
+        let mut spec = json!({});
+        spec["containers"] = Value::Array(vec![value]);
+        PodEnvSpec::from_value(&spec).unwrap().containers.remove(0)
+    }
+
+    fn sample() -> Container {
+        container(json!({
+            "envFrom": [
+                {"configMapRef": {"name": "cm", "optional": true}, "prefix": "P_"},
+                {"secretRef": {"name": "s"}},
+            ],
+            "env": [
+                {"name": "A", "value": "x"},
+                {"name": "F", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "R", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+                {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "k"}}},
+                {"name": "S", "valueFrom": {"secretKeyRef": {"name": "t", "key": "k"}}},
+                {"name": "E", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}}},
+                {"name": "G", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "l"}}},
+                {"name": "X", "valueFrom": {"csiSecretRef": {"driver": "d"}}},
+            ],
+        }))
+    }
+
+    #[test]
+    fn steps_stand_in_the_order_of_definition_and_needs_are_named_once() {
+        let container = sample();
+        let plan = Plan::new(&container, FeatureGates::all_on()).unwrap();
+        let names: Vec<_> = plan
+            .steps
+            .iter()
+            .map(|step| match step {
+                Step::All(all) => format!("{:?} {} {}", all.kind, all.prefix, all.optional),
+                Step::One(variable) => variable.name.to_string(),
+            })
+            .collect();
+        assert_eq!(
+            names,
+            ["ConfigMap P_ true", "Secret  false", "A", "F", "R", "C", "S", "E", "G", "X"]
+        );
+        let needs = plan.needs();
+        let objects =
+            [(ObjectKind::ConfigMap, "cm"), (ObjectKind::Secret, "s"), (ObjectKind::Secret, "t")];
+        assert_eq!(needs.objects, objects.into());
+        assert_eq!(needs.files, [(("v", "p"), ["k", "l"].into())].into());
+    }
+
+    #[test]
+    fn a_value_goes_before_value_from() {
+        let container = container(json!({"env": [
+            {"name": "A", "value": "x", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}));
+        let plan = Plan::new(&container, FeatureGates::all_on()).unwrap();
+        assert!(matches!(plan.steps[..], [Step::One(Variable { source: Source::Text(_), .. })]));
+        assert_eq!(plan.needs(), Needs::default());
+    }
+
+    #[test]
+    fn env_from_needs_one_source() {
+        for entry in [json!({}), json!({"configMapRef": {}, "secretRef": {}})] {
+            let container = container(json!({"envFrom": [entry]}));
+            assert!(Plan::new(&container, FeatureGates::all_on()).is_err());
+        }
+    }
+
+    proptest! {
+        /// Whatever subset of the definitions a container has, the plan has them in their order.
+        #[test]
+        fn a_plan_keeps_order_and_number(kept in proptest::collection::vec(any::<bool>(), 8)) {
+            let mut container = sample();
+            let mut keep = kept.iter();
+            container.env.retain(|_| *keep.next().unwrap_or(&true));
+            let plan = Plan::new(&container, FeatureGates::all_on()).unwrap();
+            let planned: Vec<_> = plan.steps.iter().filter_map(|step| match step {
+                Step::All(_) => None,
+                Step::One(variable) => variable.name.as_str().map(ToOwned::to_owned),
+            }).collect();
+            let defined: Vec<_> = container.env.iter().map(|entry| entry.name.clone()).collect();
+            prop_assert_eq!(planned, defined);
+        }
+    }
 }

@@ -138,3 +138,85 @@ pub(crate) enum ResourceError {
     #[error("unsupported container resource : {resource}")]
     Resource { resource: String },
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::objects::testing::{node, pod};
+
+    fn sample() -> Pod {
+        pod(json!({
+            "containers": [
+                {"name": "app", "resources": {
+                    "limits": {"cpu": "1500m", "memory": "64Mi", "hugepages-2Mi": "4Mi"},
+                    "requests": {"cpu": "100m", "ephemeral-storage": "0"}}},
+                {"name": "free"},
+            ],
+            "initContainers": [{"name": "init", "resources": {"limits": {"cpu": "3"}}}],
+        }))
+    }
+
+    #[track_caller]
+    fn check(container: &str, resource: &str, divisor: &str, expected: &str) {
+        let (pod, divisor) = (sample(), Quantity::parse(divisor).unwrap());
+        let path = ResourcePath::new(container, resource, divisor).unwrap();
+        assert_eq!(path.look_up_named(&pod, &node()).unwrap(), expected, "{container} {resource}");
+    }
+
+    #[test]
+    fn amounts_are_divided_and_rounded_up() {
+        check("app", "limits.cpu", "0", "2");
+        check("app", "limits.cpu", "1m", "1500");
+        check("app", "limits.cpu", "1", "2");
+        check("app", "limits.memory", "0", "67108864");
+        check("app", "limits.memory", "1Mi", "64");
+        check("app", "limits.memory", "1Gi", "1");
+        check("app", "limits.hugepages-2Mi", "1Mi", "4");
+        check("app", "requests.cpu", "1m", "100");
+        check("init", "limits.cpu", "1", "3");
+    }
+
+    #[test]
+    fn without_a_limit_the_node_is_the_limit() {
+        check("free", "limits.cpu", "1", "2");
+        check("free", "limits.memory", "1Gi", "4");
+        check("app", "limits.ephemeral-storage", "1Gi", "10");
+        check("free", "limits.hugepages-2Mi", "1", "0");
+    }
+
+    /// The API server fills requests in from limits; pods from files have not been there.
+    #[test]
+    fn without_a_request_the_limit_is_the_request() {
+        check("app", "requests.memory", "1Mi", "64");
+        check("free", "requests.cpu", "1m", "0");
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for resource in ["limits.disk", "cpu", "limits", "limits.", "max.cpu"] {
+            let error = ResourcePath::new("", resource, Quantity::default()).unwrap_err();
+            assert_eq!(error.to_string(), format!("unsupported container resource : {resource}"));
+        }
+        let path = ResourcePath::new("gone", "limits.cpu", Quantity::default()).unwrap();
+        let error = path.look_up_named(&sample(), &node()).unwrap_err();
+        assert_eq!(error.to_string(), "container gone not found");
+    }
+
+    proptest! {
+        /// The smallest whole number of divisors that holds the amount.
+        #[test]
+        fn division_rounds_up(amount in 0..i64::MAX / 2000, divisor in 1..1_000_000_i64) {
+            let quantity = |number: i64| Quantity::parse(&number.to_string()).unwrap();
+            for resource in ["limits.cpu", "limits.memory"] {
+                let path = ResourcePath::new("", resource, quantity(divisor)).unwrap();
+                let units = path.divide(quantity(amount));
+                let (amount, divisor) = (i128::from(amount), i128::from(divisor));
+                prop_assert!(units * divisor >= amount);
+                prop_assert!((units - 1) * divisor < amount);
+            }
+        }
+    }
+}

@@ -6,10 +6,9 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use tokio::time::Instant;
 use waybill_core::id::PodUid;
 
 use super::{Answer, ConfigMap, ObjectSource, Secret, Token, Wanted, WantedToken};
@@ -89,14 +88,69 @@ impl<T> Kept<T> {
         self.lock().retain(|(owner, _, _), _| owner != pod);
     }
 
-    /// Every look throws away what is too old, so nothing is kept for long while pods come and go.
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, (Instant, Arc<T>)>> {
+        self.lock_at(Instant::now())
+    }
+
+    /// Every look throws away what is too old, so nothing is kept for long while pods come and go.
+    fn lock_at(&self, now: Instant) -> MutexGuard<'_, HashMap<Key, (Instant, Arc<T>)>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|_, (read, _)| read.elapsed() < MOMENT);
+        kept.retain(|_, (read, _)| now.duration_since(*read) < MOMENT);
         kept
     }
 }
 
 fn key(wanted: Wanted<'_>) -> Key {
     (wanted.pod.clone(), wanted.namespace.to_owned(), wanted.name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::{super::testing::FakeObjects, *};
+
+    fn uid(text: &str) -> PodUid {
+        PodUid::parse(text).unwrap()
+    }
+
+    async fn ask(objects: &CachedObjects<FakeObjects>, pod: &str, name: &str) -> bool {
+        let pod = uid(pod);
+        objects.secret(Wanted { pod: &pod, namespace: "n", name }).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn one_pod_reads_an_object_once_and_others_read_their_own() {
+        let objects = CachedObjects::new(FakeObjects::default().with_secret("db", &[]));
+        let asked = || objects.inner.asked.load(Ordering::Relaxed);
+        for _ in 0..3 {
+            assert!(ask(&objects, "one", "db").await);
+        }
+        assert_eq!(asked(), 1);
+        assert!(ask(&objects, "two", "db").await);
+        assert_eq!(asked(), 2, "a new pod sees what is there now");
+        objects.forget(&uid("one"));
+        assert!(ask(&objects, "one", "db").await);
+        assert!(ask(&objects, "two", "db").await);
+        assert_eq!(asked(), 3);
+    }
+
+    #[tokio::test]
+    async fn failures_are_not_kept() {
+        let objects = CachedObjects::new(FakeObjects::default());
+        assert!(!ask(&objects, "one", "db").await);
+        objects.inner.set_secret("db", &[]);
+        assert!(ask(&objects, "one", "db").await);
+    }
+
+    #[test]
+    fn answers_are_kept_for_a_moment_only() {
+        let kept = Kept::default();
+        let pod = uid("one");
+        let wanted = Wanted { pod: &pod, namespace: "n", name: "db" };
+        kept.keep(wanted, &Arc::new(()));
+        assert!(kept.get(wanted).is_some());
+        let later = Instant::now() + MOMENT;
+        assert!(kept.lock_at(later).is_empty());
+    }
 }

@@ -126,6 +126,7 @@ impl About<'_> {
             kube::Error::Service(error) => {
                 self.refused(waybill_core::chain::Chain(&*error).to_string())
             }
+            kube::Error::BuildRequest(error) => self.refused(error.to_string()),
             kube::Error::HyperError(error) => self.refused(error.to_string()),
             _ => self.unreadable(),
         }
@@ -137,5 +138,137 @@ impl About<'_> {
 
     fn unreadable(self) -> ObjectError {
         ObjectError::Unreadable { kind: self.kind, name: self.name.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader, Read, Write},
+        net::TcpListener,
+        thread::{self, JoinHandle},
+    };
+
+    use serde_json::{Value, json};
+    use waybill_core::id::PodUid;
+
+    use super::*;
+
+    const CANARY: &str = "hunter2";
+
+    /// Answers one request and returns what it was: its first line and its body.
+    fn serve(code: u16, answer: String) -> (ClusterObjects, JoinHandle<(String, Value)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let server = thread::spawn(move || {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            let (mut first, mut length) = (String::new(), 0);
+            stream.read_line(&mut first).unwrap();
+            loop {
+                let mut line = String::new();
+                stream.read_line(&mut line).unwrap();
+                match line.trim_end().to_ascii_lowercase().split_once(": ") {
+                    Some(("content-length", value)) => length = value.parse().unwrap(),
+                    Some(_) => {}
+                    None => break,
+                }
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            write!(
+                stream.get_mut(),
+                "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                 content-length: {}\r\n\r\n{answer}",
+                answer.len()
+            )
+            .unwrap();
+            (first, serde_json::from_slice(&body).unwrap_or_default())
+        });
+        let client = Client::try_from(kube::Config::new(uri)).unwrap();
+        (ClusterObjects::new(client), server)
+    }
+
+    async fn secret(code: u16, answer: Value) -> Result<Arc<Secret>, ObjectError> {
+        let (objects, server) = serve(code, answer.to_string());
+        let pod = PodUid::parse("uid").unwrap();
+        let found = objects.secret(Wanted { pod: &pod, namespace: "shop", name: "db" }).await;
+        let (first, _) = server.join().unwrap();
+        assert_eq!(first.trim_end(), "GET /api/v1/namespaces/shop/secrets/db HTTP/1.1");
+        found
+    }
+
+    #[tokio::test]
+    async fn secrets_are_decoded() {
+        let found = secret(200, json!({"metadata": {}, "data": {"key": "aHVudGVyMg=="}})).await;
+        assert!(found.unwrap().data["key"].constant_time_eq(CANARY.as_bytes()));
+    }
+
+    /// Errors say what the API server says, and nothing of an object.
+    #[tokio::test]
+    async fn errors_say_why_and_show_no_content() {
+        let status = |code: u16, message: &str| {
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "code": code, "reason": "X", "message": message})
+        };
+        let missing = secret(404, status(404, "secrets \"db\" not found")).await.err().unwrap();
+        assert_eq!(missing.to_string(), r#"secret "db" not found"#);
+        assert!(missing.is_not_found());
+        let forbidden = secret(403, status(403, "no relationship found")).await.err().unwrap();
+        assert_eq!(forbidden.to_string(), r#"failed to fetch secret "db": no relationship found"#);
+        assert!(!forbidden.is_not_found());
+        for odd in [
+            json!({"metadata": {}, "data": {"key": [CANARY]}}),
+            json!({"metadata": {}, "data": CANARY}),
+            json!({"metadata": {}, "data": {"key": "hunter2!"}}),
+            json!(CANARY),
+        ] {
+            let error = secret(200, odd).await.err().unwrap();
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains(CANARY), "{shown}");
+            assert!(shown.contains("the API server's answer cannot be read"), "{shown}");
+        }
+    }
+
+    #[tokio::test]
+    async fn config_maps_have_text_and_binary_data() {
+        let answer = json!({"metadata": {}, "data": {"a": "1"}, "binaryData": {"b": "AAE="}});
+        let (objects, server) = serve(200, answer.to_string());
+        let pod = PodUid::parse("uid").unwrap();
+        let wanted = Wanted { pod: &pod, namespace: "shop", name: "cm" };
+        let found = objects.config_map(wanted).await.unwrap();
+        server.join().unwrap();
+        assert_eq!(found.data["a"].expose(), b"1");
+        assert_eq!(found.binary_data["b"].expose(), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn tokens_are_bound_to_their_pod() {
+        let answer = json!({"metadata": {}, "spec": {"audiences": []}, "status": {
+            "token": CANARY, "expirationTimestamp": "2026-11-16T03:25:00Z"}});
+        let (objects, server) = serve(201, answer.to_string());
+        let pod = PodUid::parse("uid").unwrap();
+        let token = objects
+            .token(WantedToken {
+                pod: &pod,
+                pod_name: "web",
+                namespace: "shop",
+                service_account: "robot",
+                audience: "vault",
+                expiration_seconds: 600,
+            })
+            .await
+            .unwrap();
+        assert!(token.text.constant_time_eq(CANARY.as_bytes()));
+        assert_eq!(token.expires.to_string(), "2026-11-16T03:25:00Z");
+        let (first, body) = server.join().unwrap();
+        assert!(first.starts_with("POST /api/v1/namespaces/shop/serviceaccounts/robot/token"));
+        assert_eq!(
+            body["spec"],
+            json!({
+                "audiences": ["vault"],
+                "expirationSeconds": 600,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "uid"},
+            })
+        );
     }
 }

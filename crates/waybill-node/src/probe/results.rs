@@ -70,3 +70,12 @@ impl Results {
         self.containers.get(id)
     }
 }
+
+#[cfg(test)]
+impl Results {
+    /// What is known of one container.
+    pub(crate) fn for_test(id: &str, started: Option<bool>, ready: Option<bool>) -> Self {
+        let results = ContainerResults { started, ready, failed: None };
+        Self { containers: BTreeMap::from([(id.to_owned(), results)]) }
+    }
+}

@@ -22,7 +22,7 @@ const STANDALONE_GROUPS: [&str; 2] = ["system:masters", "waybill:node-clients"];
 
 /// Decides who may do what on this node.
 pub(super) enum Authorizer {
-    Cluster(Reviews),
+    Cluster(Box<Reviews>),
     Standalone,
 }
 
@@ -31,7 +31,7 @@ impl Authorizer {
         match cluster {
             Some(client) => {
                 let known = Cache::new(REMEMBERED);
-                Self::Cluster(Reviews { client, node: node.to_owned(), known })
+                Self::Cluster(Box::new(Reviews { client, node: node.to_owned(), known }))
             }
             None => Self::Standalone,
         }

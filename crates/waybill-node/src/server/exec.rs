@@ -51,18 +51,45 @@ impl Service {
         require_streams([options.stdin, options.stdout, options.stderr])?;
         let pod = self.find_pod(&path.pod)?;
         self.check_env_support(&pod, &path.container, &options.env).await?;
-        let container_id = self.running(&pod, &path.container).await?;
+        let url = self.exec_url(&pod, &path.container, &options).await?;
+        self.pass_on(request, Session { kind: StreamKind::Exec, asked, url }).await
+    }
+
+    /// Asks the runtime for a session, in the container that ran a moment ago if there is one.
+    async fn exec_url(
+        &self,
+        pod: &Pod,
+        container: &str,
+        options: &PodExecOptions,
+    ) -> Result<String, Refusal> {
+        if let Some(id) = self.running_ids.find(pod, container) {
+            match self.ask_exec(id, options).await {
+                Ok(url) => return Ok(url),
+                // It may have ended, and another may run in its place.
+                Err(_) => self.running_ids.forget(pod, container),
+            }
+        }
+        let id = self.running(pod, container).await?;
+        let url = self.ask_exec(id.clone(), options).await?;
+        self.running_ids.remember(pod, container, &id);
+        Ok(url)
+    }
+
+    async fn ask_exec(
+        &self,
+        container_id: String,
+        options: &PodExecOptions,
+    ) -> Result<String, tonic::Status> {
         let exec = cri::ExecRequest {
             container_id,
-            cmd: options.command,
+            cmd: options.command.clone(),
             tty: options.tty,
             stdin: options.stdin,
             stdout: options.stdout,
             stderr: options.stderr,
             envs: key_values(&options.env),
         };
-        let url = self.runtime.containers().exec(limited(exec)).await?.into_inner().url;
-        self.pass_on(request, Session { kind: StreamKind::Exec, asked, url }).await
+        Ok(self.runtime.containers().exec(limited(exec)).await?.into_inner().url)
     }
 
     /// The streams of a container's own process.

@@ -69,10 +69,10 @@ impl Service {
             Err(_) => return Err(StreamError::Silent.into()),
         };
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(StreamError::Refused(Refused::read(answer).await).into());
+            return Err(StreamError::Refused(Box::new(Refused::read(answer).await)).into());
         }
         let switching = switching(for_client(answer.headers()));
-        self.run(session, upgrade::on(request), upgrade::on(answer), guard);
+        self.run(&session, upgrade::on(request), upgrade::on(answer), guard);
         Ok(switching)
     }
 
@@ -102,7 +102,7 @@ impl Service {
         Ok((sender.send_request(request).await.map_err(http)?, guard))
     }
 
-    fn run(&self, session: Session, client: OnUpgrade, runtime: OnUpgrade, guard: DropGuard) {
+    fn run(&self, session: &Session, client: OnUpgrade, runtime: OnUpgrade, guard: DropGuard) {
         let meter = self.metrics.session(session.kind, session.asked.elapsed());
         let stop = self.stop.clone();
         let work = async move {
@@ -126,7 +126,7 @@ pub(super) enum StreamError {
     #[error("the runtime's streaming server did not answer in time")]
     Silent,
     #[error("{}", String::from_utf8_lossy(&.0.text))]
-    Refused(Refused),
+    Refused(Box<Refused>),
 }
 
 /// A refusal of the streaming server, which is passed on.

@@ -1,7 +1,7 @@
 //! What is to stand in a volume that the node writes. Pure.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Component, Path},
 };
 
@@ -64,16 +64,8 @@ impl Files {
     }
 
     /// The first parts of all paths, which are what users see in the volume.
-    pub(super) fn top_level(&self) -> impl Iterator<Item = &str> {
-        let mut last = None;
-        self.0.keys().filter_map(move |path| {
-            let top = path.split('/').next();
-            if top == last {
-                return None;
-            }
-            last = top;
-            top
-        })
+    pub(super) fn top_level(&self) -> BTreeSet<&str> {
+        self.0.keys().filter_map(|path| path.split('/').next()).collect()
     }
 }
 
@@ -123,4 +115,72 @@ fn check_path(path: &str) -> Result<(), VolumeFault> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> SecretBytes {
+        text.as_bytes().to_vec().into()
+    }
+
+    fn item(key: &str, path: &str, mode: Option<i32>) -> KeyToPath {
+        KeyToPath { key: key.to_owned(), path: path.to_owned(), mode, ..KeyToPath::default() }
+    }
+
+    fn files(items: Option<&[KeyToPath]>, optional: bool) -> Result<Files, VolumeFault> {
+        let (one, two) = (bytes("1"), bytes("2"));
+        let mut files = Files::default();
+        files.add_object(Object {
+            data: [("one", &one), ("two.txt", &two)].into(),
+            items,
+            default_mode: 0o640,
+            optional,
+            words: ("configmap", "config"),
+        })?;
+        Ok(files)
+    }
+
+    fn list(files: &Files) -> Vec<String> {
+        let text = |file: &FileContent| String::from_utf8(file.bytes.expose().to_vec()).unwrap();
+        files.iter().map(|(path, file)| format!("{path} {:o} {}", file.mode, text(file))).collect()
+    }
+
+    #[test]
+    fn all_keys_are_files_unless_items_choose() {
+        assert_eq!(list(&files(None, false).unwrap()), ["one 640 1", "two.txt 640 2"]);
+        assert_eq!(list(&files(Some(&[]), false).unwrap()), ["one 640 1", "two.txt 640 2"]);
+        let items = [item("one", "a/b", None), item("one", "c", Some(0o400))];
+        let chosen = files(Some(&items), false).unwrap();
+        assert_eq!(list(&chosen), ["a/b 640 1", "c 400 1"]);
+        assert_eq!(chosen.top_level(), ["a", "c"].into());
+    }
+
+    #[test]
+    fn a_key_that_is_missing_is_an_error_unless_optional() {
+        let items = [item("three", "a", None)];
+        let error = files(Some(&items), false).err().unwrap().to_string();
+        assert_eq!(error, "configmap references non-existent config key: three");
+        assert!(list(&files(Some(&items), true).unwrap()).is_empty());
+    }
+
+    #[test]
+    fn paths_stay_in_the_volume_and_leave_our_names_alone() {
+        let long = "x".repeat(256);
+        for path in ["", "/etc", "a/../b", "..data", "..", ".", "a//b", "a/", "./a", "a\0", &long] {
+            assert!(files(Some(&[item("one", path, None)]), true).is_err(), "{path:?}");
+        }
+        for path in ["a..b", "a/..b", ".hidden", "a b"] {
+            assert!(files(Some(&[item("one", path, None)]), true).is_ok(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn modes_are_those_of_files() {
+        for mode in [-1, 0o1000, 0o4755] {
+            assert!(files(Some(&[item("one", "a", Some(mode))]), false).is_err());
+        }
+        assert!(files(Some(&[item("one", "a", Some(0))]), false).is_ok());
+    }
 }

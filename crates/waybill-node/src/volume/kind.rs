@@ -1,6 +1,6 @@
 //! The kinds of volumes that the node can make.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, DownwardAPIVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource,
@@ -80,6 +80,15 @@ pub(crate) fn host_path(directories: &Directories, pod: &Pod, volume: &str) -> O
         Kind::HostPath(source) => Some(PathBuf::from(&source.path)),
         kind => Some(directories.volume(pod.uid(), kind.word(), volume)),
     }
+}
+
+/// The volumes that some container mounts or reads variables from. The others are left alone, as by
+/// kubelets: what they name need not exist.
+pub(super) fn used(pod: &Pod) -> BTreeSet<&str> {
+    let mounted = pod.containers().flat_map(|container| container.volume_mounts());
+    let mounted = mounted.map(|mount| &*mount.name);
+    let files = pod.environments().sources().filter_map(|source| source.file_key_ref.as_ref());
+    mounted.chain(files.map(|file| &*file.volume_name)).collect()
 }
 
 /// Refuses names that are not fit for a path.

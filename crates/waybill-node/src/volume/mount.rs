@@ -5,6 +5,8 @@ use std::{
     fs,
     os::unix::{ffi::OsStringExt, fs::DirBuilderExt},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use rustix::{
@@ -16,6 +18,13 @@ use rustix::{
 use super::error::{Doing, VolumeFault};
 
 const TABLE: &str = "/proc/self/mountinfo";
+
+/// How long something that is busy is waited for.
+const BUSY_TRIES: u32 = 10;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// More mounts than this on one place nobody made by mistake.
+const STACKED: usize = 16;
 
 /// Room for what the node writes into one volume: several Secrets of the largest size, old and new.
 const SECRET_BYTES: u64 = 64 << 20;
@@ -102,6 +111,17 @@ fn unescape(word: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// Unmounts everything that is mounted right at `point`, one over the other.
+pub(super) fn unmount_all_at(point: &Path) -> Result<(), VolumeFault> {
+    for _ in 0..STACKED {
+        if !is_mounted(point)? {
+            return Ok(());
+        }
+        unmount_at(point)?;
+    }
+    Err(VolumeFault::StillMounted { path: point.display().to_string() })
+}
+
 /// Unmounts the last thing mounted at `point`. What is in use is tried again for a moment, then taken
 /// out of the tree, and goes when its last user does.
 pub(super) fn unmount_at(point: &Path) -> Result<(), VolumeFault> {
@@ -109,7 +129,7 @@ pub(super) fn unmount_at(point: &Path) -> Result<(), VolumeFault> {
         match unmount(point, UnmountFlags::NOFOLLOW) {
             // Not mounted any more, or not there.
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
-            Err(Errno::BUSY) => std::thread::sleep(BUSY_PAUSE),
+            Err(Errno::BUSY) => thread::sleep(BUSY_PAUSE),
             Err(error) => return Err(error).doing("unmounting", point),
         }
     }
@@ -120,5 +140,26 @@ pub(super) fn unmount_at(point: &Path) -> Result<(), VolumeFault> {
     }
 }
 
-const BUSY_TRIES: u32 = 10;
-const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_below_a_path_are_found_deepest_and_latest_first() {
+        let table = b"22 1 0:20 / /p rw - proc proc rw\n\
+            30 1 0:40 / /pods/u/a rw - tmpfs tmpfs rw\n\
+            31 1 0:41 / /pods/u/a\\040b/c rw,relatime shared:5 - tmpfs tmpfs rw\n\
+            32 1 0:42 / /pods/u/a rw - tmpfs tmpfs rw\n\
+            33 1 0:43 / /pods/ux/a rw - tmpfs tmpfs rw\n\
+            34 1 0:44 / /pods/u rw - tmpfs tmpfs rw\n";
+        assert_eq!(
+            points_at_or_below(table, Path::new("/pods/u")),
+            ["/pods/u/a b/c", "/pods/u/a", "/pods/u/a", "/pods/u"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn escapes_are_undone() {
+        assert_eq!(unescape(br"a\040b\134c\9\04"), br"a b\c\9\04");
+    }
+}

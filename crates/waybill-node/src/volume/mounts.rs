@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     directories::Directories,
-    pod::{ContainerRef, ContainerSpec, Pod},
+    pod::{ContainerRef, Pod},
 };
 
 pub(super) async fn mounts(
@@ -26,12 +26,8 @@ pub(super) async fn mounts(
     container: ContainerRef<'_>,
     environment: &Environment,
 ) -> Result<Vec<Mount>, VolumeError> {
-    let wanted = match container.container {
-        ContainerSpec::Ephemeral(container) => container.volume_mounts.as_deref(),
-        ContainerSpec::Usual(container) => container.volume_mounts.as_deref(),
-    };
     let mut mounts = Vec::new();
-    for (index, mount) in wanted.unwrap_or_default().iter().enumerate() {
+    for (index, mount) in container.volume_mounts().iter().enumerate() {
         let made = one(directories, pod, container.name(), environment, index, mount).await;
         mounts.push(made.map_err(|fault| VolumeError::Mount {
             volume: mount.name.clone(),

@@ -41,7 +41,7 @@ pub(super) fn remove(pods: &Path, pod: &Path) -> Result<(), VolumeFault> {
     delete(&pod).doing("removing", &pod)
 }
 
-fn delete(directory: &Path) -> Result<(), Errno> {
+pub(super) fn delete(directory: &Path) -> Result<(), Errno> {
     let root = match open_directory(CWD, directory, ResolveFlags::NO_SYMLINKS) {
         Err(Errno::NOENT) => return Ok(()),
         root => root?,

@@ -57,9 +57,7 @@ fn handle_path(handle: &OwnedFd) -> String {
 /// A place of the same type as what is to be mounted there, with nothing mounted on it.
 fn make_target(target: &Path, found: &OwnedFd) -> Result<(), VolumeFault> {
     if fs::symlink_metadata(target).is_ok() {
-        while mount::is_mounted(target)? {
-            mount::unmount_at(target)?;
-        }
+        mount::unmount_all_at(target)?;
         // What was there is ours and empty: an empty file, or an empty directory.
         let removed = match fs::symlink_metadata(target).doing("looking at", target)?.is_dir() {
             true => fs::remove_dir(target),

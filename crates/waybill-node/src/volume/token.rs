@@ -7,7 +7,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ServiceAccountTokenProjection;
-use waybill_core::{id::PodUid, secret::SecretBytes};
+use waybill_core::id::PodUid;
 
 use crate::{
     Clock,
@@ -111,4 +111,45 @@ fn is_due(issued: Timestamp, expires: Timestamp, now: Timestamp) -> bool {
     let life = expires.duration_since(issued);
     let spent = age.as_millis().saturating_mul(100);
     age > RENEW_AT_AGE || spent >= life.as_millis().saturating_mul(i128::from(RENEW_AT_PERCENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(life: i64, age: i64, expected: bool) {
+        let at = |seconds| Timestamp::from_second(1_700_000_000 + seconds).unwrap();
+        assert_eq!(is_due(at(0), at(life), at(age)), expected, "{age} of {life}");
+    }
+
+    #[test]
+    fn tokens_are_renewed_when_a_fifth_of_their_life_is_left() {
+        check(1000, 0, false);
+        check(1000, 799, false);
+        check(1000, 800, true);
+        check(1000, 5000, true);
+        check(3607, 2885, false);
+        check(3607, 2886, true);
+    }
+
+    #[test]
+    fn tokens_are_renewed_after_a_day_however_long_they_live() {
+        let day = 24 * 60 * 60;
+        check(30 * day, day, false);
+        check(30 * day, day + 1, true);
+    }
+
+    proptest! {
+        /// Once due, a token stays due, and it is due before it ends.
+        #[test]
+        fn due_comes_before_the_end_and_stays(life in 1..10_000_000_i64, age in 0..10_000_000_i64) {
+            let at = |seconds| Timestamp::from_second(1_700_000_000 + seconds).unwrap();
+            let due = |age| is_due(at(0), at(life), at(age));
+            prop_assert!(!due(age) || due(age + 1));
+            prop_assert!(due(life));
+        }
+    }
 }

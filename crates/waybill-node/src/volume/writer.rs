@@ -177,7 +177,7 @@ fn link_all(directory: &Path, files: &Files) -> Result<(), VolumeFault> {
 
 /// Removes what belongs to no content but `kept`: old directories, and links to files that are gone.
 fn remove_all_but(directory: &Path, files: &Files, kept: &Path) -> Result<(), VolumeFault> {
-    let tops: BTreeSet<_> = files.top_level().collect();
+    let tops = files.top_level();
     for entry in fs::read_dir(directory).doing("reading", directory)? {
         let path = entry.doing("reading", directory)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -195,4 +195,121 @@ fn remove(path: &Path) -> Result<(), VolumeFault> {
     };
     let removed = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     removed.doing("removing", path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn files(content: &BTreeMap<String, String>) -> Files {
+        let mut files = Files::default();
+        for (path, text) in content {
+            let bytes = text.as_bytes().to_vec().into();
+            files.add(path, FileContent { bytes, mode: 0o640, owner: None }).unwrap();
+        }
+        files
+    }
+
+    fn content(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+    }
+
+    fn put(directory: &Path, content: &BTreeMap<String, String>) -> Written {
+        write(directory, &files(content), None, Timestamp::UNIX_EPOCH).unwrap()
+    }
+
+    /// What a container sees: everything that is reached by names that do not begin with two dots.
+    fn seen(directory: &Path) -> BTreeMap<String, String> {
+        let mut seen = BTreeMap::new();
+        let mut left = vec![directory.to_owned()];
+        while let Some(next) = left.pop() {
+            for entry in fs::read_dir(next).unwrap() {
+                let path = entry.unwrap().path();
+                if path.file_name().unwrap().to_str().unwrap().starts_with("..") {
+                    continue;
+                }
+                if path.is_dir() {
+                    left.push(path);
+                } else {
+                    let name = path.strip_prefix(directory).unwrap().to_str().unwrap();
+                    seen.insert(name.to_owned(), fs::read_to_string(&path).unwrap());
+                }
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn the_layout_is_that_of_kubelets() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        assert_eq!(put(root, &content(&[("a", "1"), ("sub/b", "2")])), Written::Changed);
+        let target = fs::read_link(root.join("..data")).unwrap();
+        let target = target.to_str().unwrap();
+        assert!(target.starts_with("..1970_01_01_00_00_00."), "{target}");
+        assert_eq!(fs::read_link(root.join("a")).unwrap(), Path::new("..data/a"));
+        assert_eq!(fs::read_link(root.join("sub")).unwrap(), Path::new("..data/sub"));
+        let mode =
+            |path: &str| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode("a"), mode("sub"), mode(".")), (0o640, 0o755, 0o755));
+    }
+
+    #[test]
+    fn nothing_is_written_when_nothing_has_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let target = || fs::read_link(directory.path().join("..data")).unwrap();
+        put(directory.path(), &content(&[("a", "1")]));
+        let first = target();
+        assert_eq!(put(directory.path(), &content(&[("a", "1")])), Written::Unchanged);
+        assert_eq!(target(), first);
+        assert_eq!(put(directory.path(), &content(&[("a", "2")])), Written::Changed);
+        assert_ne!(target(), first);
+        assert!(!directory.path().join(first).exists(), "the old content is gone");
+    }
+
+    #[test]
+    fn what_a_killed_node_left_is_mended() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let wanted = content(&[("a", "1"), ("b", "2")]);
+        put(root, &wanted);
+        fs::remove_file(root.join("a")).unwrap();
+        fs::create_dir(root.join("..half")).unwrap();
+        fs::write(root.join("..half/x"), "").unwrap();
+        symlink("nowhere", root.join("..data_tmp")).unwrap();
+        assert_eq!(put(root, &wanted), Written::Unchanged);
+        assert_eq!(seen(root), wanted);
+        assert_eq!(fs::read_dir(root).unwrap().count(), 4, "two links, ..data and its directory");
+        // The link leads nowhere: the machine's memory is new, the directory is not.
+        let data = fs::read_link(root.join("..data")).unwrap();
+        fs::remove_dir_all(root.join(data)).unwrap();
+        assert_eq!(put(root, &wanted), Written::Changed);
+        assert_eq!(seen(root), wanted);
+    }
+
+    fn any_content() -> impl Strategy<Value = BTreeMap<String, String>> {
+        // No name is both a file and a directory.
+        let path = "(f[a-c]|d[ab]/f[ab]|d[ab]/e/f)";
+        proptest::collection::btree_map(path, "[a-c]{0,2}", 0..6)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever was written before, readers see what was written last and nothing else.
+        #[test]
+        fn the_last_content_is_what_is_seen(
+            contents in proptest::collection::vec(any_content(), 1..5),
+        ) {
+            let directory = tempfile::tempdir().unwrap();
+            for content in &contents {
+                put(directory.path(), content);
+                prop_assert_eq!(&seen(directory.path()), content);
+            }
+        }
+    }
 }

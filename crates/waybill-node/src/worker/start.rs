@@ -38,8 +38,14 @@ pub(super) struct Started {
 /// Why a container could not start.
 #[derive(Debug)]
 pub(super) enum Failure {
+    /// It was not made.
     Other(Waiting),
-    Pull { waiting: Waiting, image: String },
+    Pull {
+        waiting: Waiting,
+        image: String,
+    },
+    /// It was made and did not start well, which counts as a start.
+    Run(Waiting),
 }
 
 impl Failure {
@@ -49,7 +55,7 @@ impl Failure {
 
     fn waiting(&self) -> &Waiting {
         match self {
-            Self::Other(waiting) | Self::Pull { waiting, .. } => waiting,
+            Self::Other(waiting) | Self::Pull { waiting, .. } | Self::Run(waiting) => waiting,
         }
     }
 }
@@ -189,7 +195,9 @@ impl Surroundings {
         };
         note("Created", format!("Created container: {}", start.name));
         let started = self.runtime.start(&id).await;
-        started.map_err(|status| Failure::new("RunContainerError", shown(&status)))?;
+        started.map_err(|status| {
+            Failure::Run(Waiting { reason: "RunContainerError", message: shown(&status) })
+        })?;
         note("Started", format!("Started container {}", start.name));
         self.post_start(pod, container, &id, place.ips).await
     }
@@ -277,15 +285,17 @@ impl Surroundings {
         if let Err(status) = self.runtime.stop(id, pod.grace()).await {
             warn!(container = name, reason = status.message(), "a container does not stop");
         }
-        Err(Failure::new("PostStartHookError", message))
+        Err(Failure::Run(Waiting { reason: "PostStartHookError", message }))
     }
 
     fn tell_failure(&self, pod: &Pod, name: &str, failure: &Failure) {
         let waiting = failure.waiting();
         let message = match failure {
             Failure::Pull { .. } => format!("Error: {}", waiting.reason),
-            Failure::Other(waiting) if waiting.reason == "PostStartHookError" => return,
-            Failure::Other(waiting) => format!("Error: {}", waiting.message),
+            Failure::Run(waiting) if waiting.reason == "PostStartHookError" => return,
+            Failure::Other(waiting) | Failure::Run(waiting) => {
+                format!("Error: {}", waiting.message)
+            }
         };
         self.recorder.container(pod, name, Kind::Warning, "Failed", &message);
     }

@@ -198,14 +198,20 @@ impl Worker {
         if outcome.failure.is_none() {
             self.memory.succeeded(WHOLE_POD);
         }
+        let back_off = |name: &str| {
+            plan.starts.iter().find(|start| start.name == name).and_then(|start| start.back_off)
+        };
         for name in &outcome.started {
             self.memory.succeeded(name);
             self.told.remove(name);
-            let start = plan.starts.iter().find(|start| start.name == *name);
-            self.memory.set_back_off(name, start.and_then(|start| start.back_off));
+            self.memory.set_back_off(name, back_off(name));
         }
         for (name, failure) in outcome.failed {
             match failure {
+                Failure::Run(waiting) => {
+                    self.memory.set_back_off(&name, back_off(&name));
+                    self.memory.failed(&name, waiting, now);
+                }
                 Failure::Pull { waiting, image } => {
                     self.memory.pull_failed(&name, waiting, &image, now);
                 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use futures_util::stream;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio::{
     net::{UnixListener, UnixStream},
     task::JoinHandle,
@@ -99,6 +100,9 @@ impl Server {
     /// Takes over what an earlier runtime left, and serves.
     pub async fn start(config: Config, spawner: Spawner) -> Result<Self, ServerError> {
         let at = |action, place: String| move |source| ServerError::Io { action, place, source };
+        // The variables of sessions wait in our memory: no debugger and no core dump.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(|error| at("hide", "our memory".to_owned())(error.into()))?;
         let listen = config.listen.clone();
         let path = |path: &Path| path.display().to_string();
         fs::create_dir_all(&config.state_dir)

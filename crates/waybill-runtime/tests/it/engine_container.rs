@@ -58,6 +58,18 @@ async fn a_signal_ends_a_container_with_its_number() {
     lab.close().await;
 }
 
+/// D9: swap is a file.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_is_locked_in_the_memory_of_the_monitor() {
+    let Some(lab) = Lab::open().await else { return };
+    lab.run("locked").await;
+    let status = fs::read_to_string(format!("/proc/{}/status", lab.monitor("locked"))).unwrap();
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+    assert_ne!(locked.trim(), "0 kB");
+    lab.kill_and_delete("locked").await;
+    lab.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_creation_that_fails_leaves_nothing() {
     let Some(lab) = Lab::open().await else { return };

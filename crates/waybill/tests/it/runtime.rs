@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -74,6 +74,19 @@ async fn a_runtime_serves_until_it_is_told_to_stop_and_comes_back_after_a_kill()
     signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(!socket.exists());
+    unmount(directory.path());
+}
+
+/// D9: what its memory holds reaches no file, also when it crashes.
+#[test]
+fn a_runtime_that_crashes_leaves_no_core() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut child) = start(&directory) else { return };
+    let limits = format!("--pid={}", child.id());
+    let raised = Command::new("prlimit").args([&limits, "--core=unlimited"]).status();
+    assert!(raised.unwrap().success());
+    signal(&child, "-ABRT");
+    assert!(!child.wait().unwrap().core_dumped());
     unmount(directory.path());
 }
 

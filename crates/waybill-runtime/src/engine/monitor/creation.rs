@@ -57,6 +57,8 @@ impl Monitor {
             return Err(Failure::Refused("this monitor has a container already".to_owned()));
         }
         let environment = Block::from(environment.to_vec());
+        // Swap is a file too. Where locked memory is limited to less, the container matters more.
+        let _ = sys::lock_in_memory(&environment);
         let creation = self
             .begin_creation(asked_by, request, environment)
             .map_err(|error| Failure::Create(error.to_string()))?;

@@ -75,3 +75,67 @@ fn make_file(path: &Path) -> Result<(), VolumeFault> {
         made => made.map(drop).doing("making", path),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn types_are_checked_or_made_as_by_kubelets() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        fs::create_dir(path("dir")).unwrap();
+        fs::write(path("file"), "").unwrap();
+        let _listener = UnixListener::bind(path("socket")).unwrap();
+        std::os::unix::fs::symlink(path("dir"), path("link")).unwrap();
+
+        let good = [
+            ("dir", "Directory"),
+            ("link", "Directory"),
+            ("dir", "DirectoryOrCreate"),
+            ("made/deep", "DirectoryOrCreate"),
+            ("file", "File"),
+            ("file", "FileOrCreate"),
+            ("made/file", "FileOrCreate"),
+            ("socket", "Socket"),
+            ("nothing", ""),
+        ];
+        for (name, wanted) in good {
+            check(&path(name), Some(wanted)).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        }
+        check("/dev/null", Some("CharDevice")).unwrap();
+        assert!(Path::new(&path("made/deep")).is_dir());
+        assert!(Path::new(&path("made/file")).is_file());
+        assert!(!Path::new(&path("nothing")).exists());
+
+        let bad = [
+            ("file", "Directory", "a directory"),
+            ("nothing", "Directory", "a directory"),
+            ("file", "DirectoryOrCreate", "a directory"),
+            ("dir", "File", "a file"),
+            ("dir", "FileOrCreate", "a file"),
+            ("nothing", "File", "a file"),
+            ("file", "Socket", "a socket file"),
+            ("file", "CharDevice", "a character device"),
+            ("nothing", "BlockDevice", "a block device"),
+        ];
+        for (name, wanted, what) in bad {
+            let error = check(&path(name), Some(wanted)).unwrap_err().to_string();
+            let place = path(name);
+            assert_eq!(error, format!("hostPath type check failed: {place} is not {what}"));
+        }
+        let error = check(&path("missing/file"), Some("FileOrCreate")).unwrap_err().to_string();
+        assert!(error.starts_with("making "), "{error}");
+    }
+
+    #[test]
+    fn paths_are_absolute_and_have_no_way_up() {
+        for path in ["relative", "", "/a/../b"] {
+            assert!(matches!(check(path, None), Err(VolumeFault::Path { .. })), "{path}");
+        }
+        let error = check("/", Some("Tape")).unwrap_err().to_string();
+        assert_eq!(error, "\"Tape\" is not a type of a hostPath that this node knows");
+    }
+}
