@@ -61,7 +61,7 @@ fn image(busybox: Vec<u8>) -> Vec<u8> {
         .variable("PATH", "/bin")
         .command(&["busybox", "sleep", "86400"]);
     let applets = "[ awk cat chmod cmp cp cut date dd echo env false grep head hostname httpd id kill ls \
-                   mkdir mount nc printenv printf ps pwd rm sed seq sh sleep sort stat stty tail tar test \
+                   mkdir mount nc printf ps pwd rm sed seq sh sleep sort stat stty tail tar test \
                    touch tr true uname vi wc wget whoami";
     let linked = applets
         .split_whitespace()

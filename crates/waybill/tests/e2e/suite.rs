@@ -4,6 +4,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Mutex,
     thread,
+    time::Instant,
 };
 
 use waybill_testkit::stack::Stack;
@@ -34,7 +35,10 @@ pub(crate) fn run(stack: Stack) {
 
 fn play(case: &Case, stack: &Stack, failed: &Mutex<Vec<String>>) {
     let (name, check) = case;
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(stack))) {
+    let start = Instant::now();
+    let played = catch_unwind(AssertUnwindSafe(|| check(stack)));
+    println!("{name}: {:.1} s", start.elapsed().as_secs_f64());
+    if let Err(panic) = played {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
         failed.lock().unwrap().push(format!("{name}: {text}"));

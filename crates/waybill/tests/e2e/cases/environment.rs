@@ -84,7 +84,7 @@ pub(super) fn env_files(stack: &Stack) {
     let kubectl = stack.kubectl();
     kubectl.with_input(&["apply", "--validate=false", "-f", "-"], &manifest).succeeds();
     ready(stack, "env-files");
-    kubectl.line("exec env-files -- printenv FROM_FILE").prints("one two");
+    kubectl.run(&["exec", "env-files", "--", "sh", "-c", "echo $FROM_FILE"]).prints("one two");
 }
 
 pub(super) fn a_missing_source(stack: &Stack) {
@@ -111,5 +111,5 @@ pub(super) fn a_missing_source(stack: &Stack) {
     kubectl
         .apply("{apiVersion: v1, kind: Secret, metadata: {name: late}, stringData: {password: x}}");
     ready(stack, "missing");
-    kubectl.line("exec missing -- printenv PASSWORD").prints("x");
+    kubectl.run(&["exec", "missing", "--", "sh", "-c", "echo $PASSWORD"]).prints("x");
 }
