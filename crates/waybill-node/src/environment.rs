@@ -25,8 +25,7 @@ mod secret;
 use std::sync::Arc;
 
 use waybill_api::gates::FeatureGates;
-use waybill_core::env::{merge::Environment, name::EnvName, value::EnvValue};
-use waybill_proto::cri::KeyValue;
+use waybill_core::env::merge::Environment;
 
 use self::plan::Plan;
 use crate::{
@@ -38,7 +37,7 @@ use crate::{
 pub(crate) use self::{
     error::EnvironmentError,
     node::{ApiEndpoint, NodeFacts},
-    provenance::{ContainerProvenance, Provenance},
+    provenance::Provenance,
 };
 
 /// Makes environments. One for the node.
@@ -87,23 +86,6 @@ impl Resolver {
         let resolved = merge::merge(self, request, &plan, &gathered).map_err(at)?;
         self.provenance.record(request.pod.uid(), container, &resolved.environment);
         Ok(resolved)
-    }
-}
-
-impl Resolved {
-    /// The variables as the runtime takes them.
-    pub(crate) fn to_cri(&self) -> Vec<KeyValue> {
-        let pair = |name: &EnvName, value: &EnvValue| KeyValue {
-            key: name.as_str().unwrap_or_default().to_owned(),
-            value: value.expose().to_vec(),
-        };
-        self.environment.iter().map(|entry| pair(entry.name(), entry.value())).collect()
-    }
-
-    /// The names whose values are secret, for the annotation of the container (D9).
-    pub(crate) fn sensitive_names(&self) -> String {
-        let secret = self.environment.iter().filter(|entry| entry.value().is_secret());
-        secret.map(|entry| entry.name().to_string()).collect::<Vec<_>>().join(",")
     }
 }
 

@@ -17,6 +17,8 @@ mod cri;
 mod directories;
 mod environment;
 mod event;
+#[cfg(test)]
+mod fake_api;
 mod hook;
 mod node;
 mod objects;

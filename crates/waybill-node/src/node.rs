@@ -29,6 +29,7 @@ use crate::{
     event::{Kind, Recorder},
     objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource},
     pod::Pod,
+    probe::Prober,
     register::{self, Facts, RegisterError},
     server::{
         EventSink, Metrics, PodLookup, ProvenanceLookup, Server, ServerConfig, ServerError,
@@ -115,15 +116,25 @@ impl Node {
         let facts =
             register(&config, &runtime, &client, &recorder, server.address(), &tasks, &stop);
         let facts = facts.await?;
-        let around = surroundings(
-            &config,
-            &facts,
+        let known = Arc::clone(&pods);
+        let prober = Prober::new(
             runtime.clone(),
-            client.clone(),
             recorder.clone(),
-            writer.clone(),
-            provenance,
+            &config.address.to_string(),
+            Arc::clone(&clock),
+            Arc::new(move |uid| known.wake(uid)),
+            &tasks,
+            &stop,
         );
+        let parts = Parts {
+            runtime: runtime.clone(),
+            client: client.clone(),
+            recorder: recorder.clone(),
+            prober,
+            writer: writer.clone(),
+            provenance,
+        };
+        let around = surroundings(&config, &facts, parts);
         let workers = Workers::new(around);
         let _ = pods.0.set(workers.clone());
         let sources = source::start(
@@ -240,15 +251,18 @@ async fn register(
     register::start(options, tasks, stop).await.map_err(failed)
 }
 
-fn surroundings(
-    config: &Config,
-    facts: &Facts,
+/// What has been started before the workers.
+struct Parts {
     runtime: Runtime,
     client: Option<Client>,
     recorder: Recorder,
+    prober: Prober,
     writer: Writer,
     provenance: Arc<Provenance>,
-) -> Surroundings {
+}
+
+fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
+    let Parts { runtime, client, recorder, prober, writer, provenance } = parts;
     let clock: Clock = Arc::clone(&config.clock);
     let objects: Arc<dyn ObjectSource> = match client {
         Some(client) => Arc::new(CachedObjects::new(ClusterObjects::new(client))),
@@ -287,6 +301,7 @@ fn surroundings(
         volumes,
         images: Images::default(),
         recorder,
+        prober,
         writer,
     }
 }
@@ -347,6 +362,14 @@ impl Follower {
 /// The pods that the workers know, once there are workers.
 #[derive(Default)]
 struct KnownPods(OnceLock<Workers>);
+
+impl KnownPods {
+    fn wake(&self, uid: &PodUid) {
+        if let Some(workers) = self.0.get() {
+            workers.wake(uid);
+        }
+    }
+}
 
 impl PodLookup for KnownPods {
     fn find(&self, namespace: &str, name: &str, uid: Option<&str>) -> Option<Arc<Pod>> {

@@ -29,6 +29,8 @@ pub(crate) struct Facts {
     pub(crate) waiting: BTreeMap<String, Waiting>,
     pub(crate) probes: probe::Results,
     pub(crate) host_ip: String,
+    /// When the node first saw the pod, for as long as its object does not say.
+    pub(crate) started: Option<Timestamp>,
     /// The addresses of the pod. If there are none, those of its sandbox count.
     pub(crate) pod_ips: Vec<String>,
     /// The pod shall end: containers that are gone do not come again.
@@ -58,12 +60,13 @@ pub(crate) fn compute(pod: &Pod, observed: &Observed, facts: &Facts, now: Timest
     let nothing = PodStatus::default();
     let old = pod.object().status.as_ref().unwrap_or(&nothing);
     let now = to_the_second(now);
+    let started = facts.started.map_or(now, to_the_second);
     let mut status = PodStatus {
         host_ip: Some(facts.host_ip.clone()),
         host_ips: Some(vec![HostIP { ip: facts.host_ip.clone() }]),
         observed_generation: pod.object().metadata.generation,
         qos_class: Some(qos::class_of(pod).to_owned()),
-        start_time: Some(old.start_time.clone().unwrap_or(Time(now))),
+        start_time: Some(old.start_time.clone().unwrap_or(Time(started))),
         ..PodStatus::default()
     };
     set_pod_ips(&mut status, old, pod, observed, facts);

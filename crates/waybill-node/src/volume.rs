@@ -86,8 +86,13 @@ impl Volumes {
     pub(crate) async fn refresh(&self, pod: &Pod) -> Result<(), VolumeError> {
         let lock = self.lock_of(pod.uid());
         let made = lock.lock().await;
+        // A node before this one may have made them.
+        let is_made = |kind: Kind<'_>, name: &String| {
+            made.contains(name)
+                || self.directories.volume(pod.uid(), kind.word(), name).join("..data").exists()
+        };
         let changes = |volume: &Volume| {
-            made.contains(&volume.name) && Kind::of(volume).is_ok_and(|kind| kind.is_written())
+            Kind::of(volume).is_ok_and(|kind| kind.is_written() && is_made(kind, &volume.name))
         };
         let volumes = pod.spec().volumes.iter().flatten();
         let volumes: Vec<_> = volumes.filter(|volume| changes(volume)).collect();

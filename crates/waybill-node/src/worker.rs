@@ -20,6 +20,8 @@ mod plan;
 mod prune;
 mod start;
 mod surroundings;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 use std::{

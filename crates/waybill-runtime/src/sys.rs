@@ -231,20 +231,19 @@ pub(crate) fn clear_environment() {
     unsafe { libc::clearenv() };
 }
 
-/// Lets go of the pages of program code that this process has touched so far. They stay in the page cache and come
-/// back one by one as they are needed, so a process that did much once and little since becomes small.
-pub(crate) fn forget_program_pages() {
+/// Lets go of memory that this process has touched and does not need to keep: free parts of the heap, and pages of
+/// programs and libraries. Those stay in the page cache and come back as they are needed, so a process that did much
+/// once and little since becomes small.
+pub(crate) fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no preconditions.
+    unsafe {
+        libc::malloc_trim(0)
+    };
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for line in maps.lines().filter(|line| line.contains(" r-xp ") && line.contains('/')) {
-        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
-        let Some((start, end)) = range else { continue };
-        let (Ok(start), Ok(end)) =
-            (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
-        else {
-            continue;
-        };
-        // SAFETY: the range is a mapping of a file that is executed and never written to, so what is dropped is read
-        // from the file again.
+    for (start, end) in maps.lines().filter_map(never_written) {
+        // SAFETY: the range is a mapping of a file that nobody has written to, so what is dropped is read from the
+        // file again.
         unsafe {
             libc::madvise(ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED)
         };
@@ -256,6 +255,21 @@ pub(crate) fn lock_in_memory(bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the range is borrowed memory of ours, and locking it changes nothing about its content.
     let result = unsafe { libc::mlock(bytes.as_ptr().cast(), bytes.len()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The range of a mapping that holds what is in its file, by a line of `/proc/<pid>/maps`: code, and the first segment,
+/// which is constant. Other segments that look constant now were written to when the program was loaded.
+fn never_written(line: &str) -> Option<(usize, usize)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let constant = match (fields.next()?, fields.next()?) {
+        ("r-xp", _) => true,
+        ("r--p", offset) => offset.bytes().all(|digit| digit == b'0'),
+        _ => false,
+    };
+    let of_file = fields.nth(2)?.starts_with('/');
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    Some((address(start)?, address(end)?)).filter(|_| constant && of_file)
 }
 
 /// Makes the current directory the root and lets go of everything else that was mounted.
@@ -370,6 +384,20 @@ struct Attachment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_a_file_still_holds_is_given_back() {
+        let range = |line: &str| never_written(line).is_some();
+        assert!(range("7f00-7f10 r-xp 00028000 fe:00 12345  /usr/lib/libc.so.6"));
+        assert!(range("7f00-7f10 r--p 00000000 fe:00 12345  /usr/lib/libc.so.6"));
+        // Relocated, and closed to writing afterwards.
+        assert!(!range("7f00-7f10 r--p 001d3000 fe:00 12345  /usr/lib/libc.so.6"));
+        assert!(!range("7f00-7f10 rw-p 00000000 fe:00 12345  /usr/lib/libc.so.6"));
+        assert!(!range("7f00-7f10 rw-p 00000000 00:00 0  [heap]"));
+        assert!(!range("7f00-7f10 r-xp 00000000 00:00 0  [vdso]"));
+        assert!(!range("7f00-7f10 r--p 00000000 00:00 0"));
+        give_memory_back();
+    }
 
     #[test]
     fn a_block_points_to_each_string_and_ends_with_null() {

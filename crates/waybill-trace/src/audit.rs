@@ -154,10 +154,10 @@ impl AuditLog {
         let request =
             self.requests.entry(event.audit_id.clone()).or_insert_with(|| request(&event, target));
         match event.stage.as_str() {
-            "ResponseStarted" => request.began = true,
+            // Some policies leave out one of the two, so either tells that the session began.
+            "ResponseStarted" => request.began |= event.is_upgraded(),
             "ResponseComplete" | "Panic" => {
-                // 101 is told at the end where the start was not recorded.
-                request.began |= event.response_status.is_some_and(|status| status.code == 101);
+                request.began |= event.is_upgraded();
                 request.ended = Some(event.stage_timestamp);
             }
             _ => {}
@@ -212,6 +212,13 @@ struct Event {
     request_received_timestamp: Timestamp,
     #[serde(with = "crate::time")]
     stage_timestamp: Timestamp,
+}
+
+impl Event {
+    /// Whether the server switched protocols, rather than refuse.
+    fn is_upgraded(&self) -> bool {
+        self.response_status.as_ref().is_some_and(|status| status.code == 101)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -274,6 +281,22 @@ mod tests {
         }
     }
 
+    fn answered(id: &str, code: u16) -> Value {
+        let mut event = event(id, "ResponseStarted");
+        event["responseStatus"] = json!({"metadata": {}, "code": code});
+        event
+    }
+
+    #[test]
+    fn a_request_that_was_refused_began_no_session() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        write(&path, &[answered("1", 404)]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        assert!(!log.requests()["1"].began);
+    }
+
     /// EXEC-48
     #[test]
     fn a_request_is_what_all_its_stages_tell() {
@@ -288,7 +311,7 @@ mod tests {
         assert_eq!(request.variables, ["LEVEL"]);
         assert_eq!(request.container, "app");
         assert!(!request.began);
-        write(&path, &[event("1", "ResponseStarted"), event("1", "ResponseComplete")]);
+        write(&path, &[answered("1", 101), event("1", "ResponseComplete")]);
         log.refresh().unwrap();
         assert!(log.requests()["1"].began);
         assert!(log.requests()["1"].ended.is_some());

@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::Serialize;
+use serde_json::Value;
 use waybill_core::{
     env::{
         merge::{Environment, Tier},
@@ -16,6 +17,8 @@ use waybill_core::{
     },
     id::PodUid,
 };
+
+use crate::{pod::Pod, server::ProvenanceLookup};
 
 /// What every container was started with.
 #[derive(Debug, Default)]
@@ -102,6 +105,12 @@ impl Provenance {
 
     fn lock(&self) -> MutexGuard<'_, Pods> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ProvenanceLookup for Provenance {
+    fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
+        serde_json::to_value(&*self.of(pod.uid(), container)?).ok()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Environments as containers get them.
 
+mod files;
+
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
@@ -81,8 +83,11 @@ fn with_container(mut container: Value) -> Value {
 }
 
 fn pairs(resolved: &Resolved) -> Vec<String> {
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    resolved.to_cri().into_iter().map(|pair| format!("{}={}", pair.key, text(pair.value))).collect()
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let entries = resolved.environment.iter();
+    entries
+        .map(|entry| format!("{}={}", text(entry.name().as_bytes()), text(entry.value().expose())))
+        .collect()
 }
 
 fn env(name: &str, from: Value) -> Value {
@@ -341,91 +346,12 @@ fn the_api_server_is_told_unless_the_pod_says_otherwise() {
     );
 }
 
-/// FILE-11, FILE-12, FILE-13, FILE-14, FILE-22, FILE-33, FILE-34
-#[test]
-fn keys_of_env_files_become_variables_file_11() {
-    // No API server is needed.
-    let fixture = Fixture::new(NoObjects);
-    let container = json!({"env": [
-        {"name": "TOKEN", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "d/app.env", "key": "A"}}},
-        {"name": "EMPTY", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "d/app.env", "key": "E"}}},
-        {"name": "COPY", "value": "<$(TOKEN)>"},
-    ]});
-    fixture.write("d/app.env", "A='first'\nUNUSED='x'\nE=''\nA='$(X) last'\n");
-    fixture.check(container.clone(), &["TOKEN=$(X) last", "EMPTY=", "COPY=<$(X) last>"]);
-    fixture.write("d/app.env", "A='second'\nE=''\n");
-    fixture.check(container, &["TOKEN=second", "EMPTY=", "COPY=<second>"]);
-}
-
 fn file_key(volume: &str, path: &str, key: &str, optional: bool) -> Value {
     env(
         "A",
         json!({"fileKeyRef": {
             "volumeName": volume, "path": path, "key": key, "optional": optional}}),
     )
-}
-
-/// FILE-15, FILE-16, FILE-17, FILE-18, FILE-19, FILE-20
-#[test]
-fn env_files_that_are_missing_or_bad_stop_the_container_file_15() {
-    let fixture = Fixture::new(NoObjects);
-    let of = r#"(variable "A" of container "app")"#;
-    fixture.check_refused(
-        file_key("v", "a.env", "K", false),
-        &format!(r#"cannot find the volume "v" referenced by FileKeyRef {of}"#),
-    );
-    fixture.write("a.env", "K='v'\n");
-    fixture.check(file_key("v", "a.env", "K", false), &["A=v"]);
-    fixture.check(file_key("v", "./a.env", "K", false), &["A=v"]);
-    fixture.check_refused(
-        file_key("v", "b.env", "K", false),
-        &format!(r#"env file "b.env" not found in volume "v" {of}"#),
-    );
-    fixture.check_refused(
-        file_key("v", "a.env", "Z", false),
-        &format!(r#"environment variable key "Z" not found in file "a.env" of volume "v" {of}"#),
-    );
-    fixture.check(file_key("v", "b.env", "K", true), &[]);
-    fixture.check(file_key("v", "a.env/below", "K", true), &[]);
-    fixture.check(file_key("v", "a.env", "Z", true), &[]);
-    for volume in ["gone", ""] {
-        fixture.check_refused(
-            file_key(volume, "a.env", "K", true),
-            &format!("cannot find the volume {volume:?} referenced by FileKeyRef {of}"),
-        );
-    }
-    fixture.check_refused(
-        file_key("s", "a.env", "K", true),
-        &format!(r#"the volume "s" referenced by FileKeyRef must be of type emptyDir {of}"#),
-    );
-    // The fault lies after the wanted key, and the key is optional.
-    fixture.write("a.env", "K='v'\nL=hunter2\n");
-    fixture.check_refused(
-        file_key("v", "a.env", "K", true),
-        &format!(
-            "couldn't parse env file \"a.env\" in volume \"v\": line 2, column 3: a value must be \
-             enclosed in single quotes {of}"
-        ),
-    );
-    fixture.write("a.env", "K='v'\nB;D='x'\n");
-    let error = block_on(fixture.resolve(file_key("v", "a.env", "K", true))).unwrap_err();
-    assert!(error.to_string().contains("line 2"), "{error}");
-    for path in ["/etc/passwd", "../x", "a/../b", "..x", ""] {
-        fixture.check_refused(
-            file_key("v", path, "K", true),
-            &format!(
-                "fileKeyRef path {path:?} must be a relative path that does not contain '..' {of}"
-            ),
-        );
-    }
-}
-
-/// FILE-25: not set at all, rather than empty.
-#[test]
-fn with_the_gate_off_file_variables_are_skipped_file_25() {
-    let mut fixture = Fixture::new(NoObjects);
-    fixture.resolver.gates = FeatureGates::new(KubeVersion::parse("1.34").unwrap());
-    fixture.check(file_key("gone", "/x", "K", false), &[]);
 }
 
 /// CSI-27, CSI-28: until a driver can be asked, the container does not start.
@@ -463,7 +389,7 @@ async fn each_object_is_asked_for_once() {
     assert_eq!(objects.asked.load(Ordering::Relaxed), 1);
 }
 
-/// D9: names of secret values are told to the runtime, also those made of others.
+/// D9: also what is made of others, and what is in a file.
 #[tokio::test]
 async fn what_comes_from_secrets_is_sensitive() {
     let fixture = fixture();
@@ -476,7 +402,9 @@ async fn what_comes_from_secrets_is_sensitive() {
         {"name": "CM", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "a"}}},
     ]});
     let resolved = fixture.resolve(container).await.unwrap();
-    assert_eq!(resolved.sensitive_names(), "SECRET,MADE,FILE");
+    let secret = resolved.environment.iter().filter(|entry| entry.value().is_secret());
+    let secret: Vec<_> = secret.map(|entry| entry.name().to_string()).collect();
+    assert_eq!(secret, ["SECRET", "MADE", "FILE"]);
 }
 
 /// No error, `Debug` text, warning or provenance holds a value, wherever it came from.

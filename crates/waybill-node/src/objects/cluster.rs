@@ -9,8 +9,13 @@ use k8s_openapi::{
         core::v1::{ConfigMap as ConfigMapObject, Secret as SecretObject, ServiceAccount},
     },
 };
-use kube::{Api, Client, api::PostParams};
-use waybill_core::secret::SecretBytes;
+use kube::{
+    Client, Resource,
+    api::{GetParams, PostParams},
+    core::Request,
+};
+use serde::de::DeserializeOwned;
+use waybill_core::{chain::Chain, secret::SecretBytes};
 
 use super::{
     Answer, ConfigMap, ObjectError, ObjectKind, ObjectSource, Secret, Token, Wanted, WantedToken,
@@ -32,8 +37,7 @@ impl ClusterObjects {
 
     async fn read_config_map(&self, wanted: Wanted<'_>) -> Result<Arc<ConfigMap>, ObjectError> {
         let about = About { kind: ObjectKind::ConfigMap, name: wanted.name };
-        let api: Api<ConfigMapObject> = Api::namespaced(self.client.clone(), wanted.namespace);
-        let object = about.await_answer(api.get(wanted.name)).await?;
+        let object: ConfigMapObject = self.get(about, wanted).await?;
         let text = object.data.unwrap_or_default().into_iter();
         Ok(Arc::new(ConfigMap {
             data: text.map(|(key, value)| (key, value.into_bytes().into())).collect(),
@@ -43,22 +47,53 @@ impl ClusterObjects {
 
     async fn read_secret(&self, wanted: Wanted<'_>) -> Result<Arc<Secret>, ObjectError> {
         let about = About { kind: ObjectKind::Secret, name: wanted.name };
-        let api: Api<SecretObject> = Api::namespaced(self.client.clone(), wanted.namespace);
-        let object = about.await_answer(api.get(wanted.name)).await?;
+        let object: SecretObject = self.get(about, wanted).await?;
         Ok(Arc::new(Secret { data: content(object.data) }))
     }
 
     async fn request_token(&self, wanted: WantedToken<'_>) -> Result<Token, ObjectError> {
         let about = About { kind: ObjectKind::ServiceAccountToken, name: wanted.service_account };
-        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), wanted.namespace);
-        let request = token_request(wanted);
-        let parameters = PostParams::default();
-        let asked = api.create_token_request(wanted.service_account, &parameters, &request);
-        let status = about.await_answer(asked).await?.status;
-        let (text, expires) = status
+        let body = serde_json::to_vec(&token_request(wanted)).map_err(|_| about.unreadable())?;
+        let path = ServiceAccount::url_path(&(), Some(wanted.namespace));
+        let request = Request::new(path).create_subresource(
+            "token",
+            wanted.service_account,
+            &PostParams::default(),
+            body,
+        );
+        let answer: TokenRequest = self.ask(about, request).await?;
+        let (text, expires) = answer
+            .status
             .and_then(|status| status.token.zip(status.expiration_timestamp))
             .ok_or_else(|| about.unreadable())?;
         Ok(Token { text: text.into_bytes().into(), expires: expires.0 })
+    }
+
+    async fn get<T>(&self, about: About<'_>, wanted: Wanted<'_>) -> Result<T, ObjectError>
+    where
+        T: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        let path = T::url_path(&(), Some(wanted.namespace));
+        self.ask(about, Request::new(path).get(wanted.name, &GetParams::default())).await
+    }
+
+    /// Reads the answer itself: `kube` logs the whole of what it cannot read.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        about: About<'_>,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, ObjectError> {
+        let request = request.map_err(|error| about.refused(error.to_string()))?;
+        let text = tokio::time::timeout(LONGEST, self.client.request_text(request));
+        let text = match text.await {
+            Ok(answer) => answer.map_err(|error| about.explain(error))?,
+            Err(_) => {
+                let message = format!("no answer from the API server in {LONGEST:?}");
+                return Err(about.refused(message));
+            }
+        };
+        let text = SecretBytes::from(text.into_bytes());
+        serde_json::from_slice(text.expose()).map_err(|_| about.unreadable())
     }
 }
 
@@ -107,26 +142,13 @@ struct About<'a> {
 }
 
 impl About<'_> {
-    async fn await_answer<T>(
-        self,
-        answer: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, ObjectError> {
-        match tokio::time::timeout(LONGEST, answer).await {
-            Ok(answer) => answer.map_err(|error| self.explain(error)),
-            Err(_) => Err(self.refused(format!("no answer from the API server in {LONGEST:?}"))),
-        }
-    }
-
     fn explain(self, error: kube::Error) -> ObjectError {
         match error {
             kube::Error::Api(status) if status.code == 404 => {
                 ObjectError::NotFound { kind: self.kind, name: self.name.to_owned() }
             }
             kube::Error::Api(status) => self.refused(status.message),
-            kube::Error::Service(error) => {
-                self.refused(waybill_core::chain::Chain(&*error).to_string())
-            }
-            kube::Error::BuildRequest(error) => self.refused(error.to_string()),
+            kube::Error::Service(error) => self.refused(Chain(&*error).to_string()),
             kube::Error::HyperError(error) => self.refused(error.to_string()),
             _ => self.unreadable(),
         }
@@ -146,6 +168,7 @@ mod tests {
     use std::{
         io::{BufRead, BufReader, Read, Write},
         net::TcpListener,
+        sync::Mutex,
         thread::{self, JoinHandle},
     };
 
@@ -203,9 +226,48 @@ mod tests {
         assert!(found.unwrap().data["key"].constant_time_eq(CANARY.as_bytes()));
     }
 
-    /// Errors say what the API server says, and nothing of an object.
+    /// Everything that is logged, of whatever level.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<String>>);
+
+    impl tracing::Subscriber for Log {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            span.record(&mut self.clone());
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+            values.record(&mut self.clone());
+        }
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            event.record(&mut self.clone());
+        }
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    impl tracing::field::Visit for Log {
+        fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+            use std::fmt::Write;
+            write!(self.0.lock().unwrap(), "{field}={value:?} ").unwrap();
+        }
+    }
+
+    /// Errors say what the API server says, and nothing of an object; so does the log, whose lines
+    /// `kube` writes as well.
     #[tokio::test]
     async fn errors_say_why_and_show_no_content() {
+        let log = Log::default();
+        let _logging = tracing::subscriber::set_default(log.clone());
         let status = |code: u16, message: &str| {
             json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "code": code, "reason": "X", "message": message})
@@ -227,6 +289,9 @@ mod tests {
             assert!(!shown.contains(CANARY), "{shown}");
             assert!(shown.contains("the API server's answer cannot be read"), "{shown}");
         }
+        let logged = log.0.lock().unwrap();
+        assert!(logged.contains("requesting"), "{logged}");
+        assert!(!logged.contains(CANARY), "{logged}");
     }
 
     #[tokio::test]

@@ -140,7 +140,12 @@ async fn forward(runtime: &Runtime, sandbox: &str, port: u16) -> Result<Connecti
         PortForwardRequest { pod_sandbox_id: sandbox.to_owned(), port: vec![i32::from(port)] };
     let answer = runtime.containers().port_forward(request).await;
     let url = answer.map_err(|status| DialError::Call(Box::new(status)))?.into_inner().url;
-    let (protocol, stream) = upgrade(&url).await?;
+    through(&url, port).await
+}
+
+/// Connects to the one port that a URL of the runtime's streams is for.
+async fn through(url: &str, port: u16) -> Result<Connection, DialError> {
+    let (protocol, stream) = upgrade(url).await?;
     let (read, write) = tokio::io::split(stream);
     let traffic = Traffic::default();
     let events = ForwardReader::new(protocol, Role::Client, &[port]);
@@ -219,7 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
                 }
             }
             // The protocol cannot say that nothing follows, and the answer is still to come.
-            pending().await
+            pending::<()>().await;
         };
         let inward = async {
             let mut bytes = first;
@@ -245,3 +250,6 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,13 @@ impl Schedule {
     }
 }
 
+#[cfg(test)]
+impl Schedule {
+    pub(super) fn delay(&self) -> Duration {
+        self.delay
+    }
+}
+
 /// A probe at work.
 pub(super) struct Run {
     pub(super) shared: Arc<Shared>,

@@ -176,9 +176,8 @@ mod tests {
 
     #[test]
     fn addresses_are_replaced() {
-        let mut status = NodeStatus::default();
-        status.addresses =
-            Some(vec![NodeAddress { type_: "InternalIP".to_owned(), address: "::1".to_owned() }]);
+        let address = NodeAddress { type_: "InternalIP".to_owned(), address: "::1".to_owned() };
+        let status = NodeStatus { addresses: Some(vec![address]), ..NodeStatus::default() };
         let patch = patch(&status).unwrap();
         assert_eq!(patch["status"]["addresses"][1], json!({"$patch": "replace"}));
     }

@@ -135,11 +135,6 @@ impl Metrics {
         }
     }
 
-    /// Lets another part of the node add its own.
-    pub(crate) fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
     /// All containers of a pod have started, so long after the node first saw it.
     pub(crate) fn pod_started(&self, after: Duration) {
         self.pod_starts.observe(after.as_secs_f64());

@@ -60,7 +60,8 @@ pub(super) struct StaticPod {
 /// Reads a manifest from the file `path`.
 pub(super) fn read(content: &[u8], path: &str, rules: &Rules) -> Result<StaticPod, ManifestError> {
     let mut object = parse(content)?;
-    if object["apiVersion"] != "v1" || object["kind"] != "Pod" || !object["spec"].is_object() {
+    let is_pod = *member(&object, "apiVersion") == "v1" && *member(&object, "kind") == "Pod";
+    if !is_pod || !member(&object, "spec").is_object() {
         return Err(ManifestError::NotAPod);
     }
     complete(&mut object, &hash(content, path, &rules.node), rules);
@@ -151,6 +152,11 @@ fn is_latest(image: &str) -> bool {
     }
 }
 
+/// A field, or null.
+fn member<'a>(object: &'a Value, name: &str) -> &'a Value {
+    object.get(name).unwrap_or(&Value::Null)
+}
+
 fn child<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
     let child = object.entry(name).or_insert(Value::Null);
     if !child.is_object() {
@@ -171,12 +177,12 @@ fn fill(object: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
 
 /// Names that become parts of paths, cgroups and labels.
 fn check_names(object: &Value) -> Result<(), ManifestError> {
-    let text = |at: &Value| at.as_str().unwrap_or_default().to_owned();
-    let metadata = &object["metadata"];
-    check("metadata.name", subdomain_faults(&text(&metadata["name"])))?;
-    check("metadata.namespace", label_faults(&text(&metadata["namespace"])))?;
-    let spec = &object["spec"];
-    let list = |name: &str| spec[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |of: &Value, name: &str| member(of, name).as_str().unwrap_or_default().to_owned();
+    let metadata = member(object, "metadata");
+    check("metadata.name", subdomain_faults(&text(metadata, "name")))?;
+    check("metadata.namespace", label_faults(&text(metadata, "namespace")))?;
+    let spec = member(object, "spec");
+    let list = |name: &str| member(spec, name).as_array().map(Vec::as_slice).unwrap_or_default();
     if list("containers").is_empty() {
         return Err(ManifestError::NoContainers);
     }
@@ -186,7 +192,7 @@ fn check_names(object: &Value) -> Result<(), ManifestError> {
             seen.clear();
         }
         for (at, item) in list(kind).iter().enumerate() {
-            let name = text(&item["name"]);
+            let name = text(item, "name");
             let field = format!("spec.{kind}[{at}].name");
             check(&field, label_faults(&name))?;
             if seen.contains(&name) {

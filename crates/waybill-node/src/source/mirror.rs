@@ -17,7 +17,7 @@ use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, warn};
 use waybill_core::{chain::Chain, id::PodUid};
 
-use crate::{pod::Pod, status::Writer};
+use crate::{pod::Pod, retry::Pauses, status::Writer};
 
 /// As kubelets mark static pods and their mirrors.
 pub(super) const CONFIG_HASH: &str = "kubernetes.io/config.hash";
@@ -27,8 +27,10 @@ pub(super) const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 
 const QUEUE: usize = 64;
 
-/// What failed is tried again after this.
-const RETRY: Duration = Duration::from_secs(10);
+/// What failed is tried again after this, and less often if it keeps failing: an API server may
+/// not want mirrors at all.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
 /// Where a mirror stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,8 +142,13 @@ impl Keeper {
 
     /// Runs until the sources end.
     pub(super) async fn run(mut self, mut told: mpsc::Receiver<Told>) {
+        let mut pauses = Pauses::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
-            let retry = self.work().await;
+            let failed = self.work().await;
+            let pause = if failed { pauses.next() } else { Duration::MAX };
+            if !failed {
+                pauses.reset();
+            }
             let news = async {
                 let Some(first) = told.recv().await else { return false };
                 self.plan.take(first);
@@ -153,7 +160,7 @@ impl Keeper {
             };
             tokio::select! {
                 goes_on = news => if !goes_on { return },
-                () = sleep(RETRY), if retry => {}
+                () = sleep(pause), if failed => {}
             }
         }
     }
@@ -261,14 +268,15 @@ impl Plan {
 /// The object of a mirror. It belongs to its node, as API servers demand of nodes.
 fn mirror_of(pod: &StaticPod, node: &str, node_uid: &str) -> Value {
     let mut object = pod.object.clone();
-    let metadata = &mut object["metadata"];
-    if let Some(metadata) = metadata.as_object_mut() {
-        metadata.remove("uid");
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return object };
+    metadata.remove("uid");
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        annotations.insert(CONFIG_MIRROR.to_owned(), pod.uid.as_str().into());
     }
-    metadata["annotations"][CONFIG_MIRROR] = pod.uid.as_str().into();
-    metadata["ownerReferences"] = json!([{
+    let owner = json!({
         "apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": true,
-    }]);
+    });
+    metadata.insert("ownerReferences".to_owned(), json!([owner]));
     object
 }
 

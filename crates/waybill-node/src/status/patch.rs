@@ -37,9 +37,11 @@ pub(super) fn fields(status: impl Serialize) -> Result<Map<String, Value>, serde
     // The class of a pod cannot be changed, only set where nobody did.
     fields.extend(all.remove_entry("qosClass"));
     if let Some(Value::Array(conditions)) = fields.get_mut("conditions") {
-        conditions.retain(|condition| OURS.iter().any(|kind| condition["type"] == *kind));
+        let kind =
+            |condition: &Value| condition.get("type").and_then(Value::as_str).map(str::to_owned);
+        conditions.retain(|condition| kind(condition).is_some_and(|kind| OURS.contains(&&*kind)));
         conditions.iter_mut().for_each(name_all_fields);
-        conditions.sort_by(|a, b| a["type"].as_str().cmp(&b["type"].as_str()));
+        conditions.sort_by_key(kind);
     }
     Ok(fields)
 }
@@ -52,11 +54,10 @@ pub(super) fn body(mut fields: Map<String, Value>, uid: Option<&str>) -> Value {
             addresses.push(json!({"$patch": "replace"}));
         }
     }
-    let mut body = json!({"status": fields});
-    if let Some(uid) = uid {
-        body["metadata"] = json!({"uid": uid});
+    match uid {
+        Some(uid) => json!({"metadata": {"uid": uid}, "status": fields}),
+        None => json!({"status": fields}),
     }
-    body
 }
 
 /// Conditions are merged field by field, so an old message goes only if it is named.
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_removed() {
-        let fields = fields(&status(json!({"phase": "Running"}))).unwrap();
+        let fields = fields(status(json!({"phase": "Running"}))).unwrap();
         assert_eq!(fields["phase"], "Running");
         assert_eq!(fields["reason"], Value::Null);
         assert!(fields.contains_key("reason"));
@@ -90,7 +91,7 @@ mod tests {
     fn conditions_of_others_are_not_touched() {
         let theirs = json!({"type": "example.com/gate", "status": "True"});
         let ours = json!({"type": "Ready", "status": "True"});
-        let fields = fields(&status(json!({"conditions": [theirs, ours]}))).unwrap();
+        let fields = fields(status(json!({"conditions": [theirs, ours]}))).unwrap();
         let named = json!({
             "type": "Ready", "status": "True", "lastProbeTime": null, "message": null, "reason": null,
         });
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn addresses_are_replaced() {
-        let fields = fields(&status(json!({"podIPs": [{"ip": "10.0.0.1"}]}))).unwrap();
+        let fields = fields(status(json!({"podIPs": [{"ip": "10.0.0.1"}]}))).unwrap();
         let body = body(fields, Some("u"));
         assert_eq!(body["status"]["podIPs"], json!([{"ip": "10.0.0.1"}, {"$patch": "replace"}]));
         assert_eq!(body["metadata"], json!({"uid": "u"}));

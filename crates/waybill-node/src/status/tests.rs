@@ -465,7 +465,12 @@ fn readiness_gates_are_waited_for() {
     let runs = observed(&[running("a", 0)]);
     let missing = "False ReadinessGatesNotReady corresponding condition of pod readiness gate \
                    \"example.com/g\" does not exist.";
-    check_conditions(&[gate.clone()], &runs, &facts(), ["True", "True", "True", missing]);
+    check_conditions(
+        std::slice::from_ref(&gate),
+        &runs,
+        &facts(),
+        ["True", "True", "True", missing],
+    );
     let with = |status: &str| {
         let condition = json!({"type": "example.com/g", "status": status});
         ("/status", json!({"conditions": [condition]}))

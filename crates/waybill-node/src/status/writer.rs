@@ -74,6 +74,8 @@ struct Entry {
     standing: Standing,
     /// A task works on this pod.
     busy: bool,
+    /// What that task does is of no use any more.
+    forgotten: bool,
     /// A static pod's last status, for a mirror that is made later.
     last: Option<Job>,
 }
@@ -134,6 +136,7 @@ impl Writer {
         let uid = job.pod.uid().clone();
         let mut pods = shared.lock();
         let entry = pods.entry(uid.clone()).or_default();
+        entry.forgotten = false;
         entry.last = (job.pod.origin() == PodOrigin::File).then(|| job.clone());
         entry.wanted = (!entry.has(&job)).then_some(job);
         shared.work(uid, entry);
@@ -148,6 +151,7 @@ impl Writer {
         let uid = pod.uid().clone();
         let mut pods = shared.lock();
         let entry = pods.entry(uid.clone()).or_default();
+        entry.forgotten = false;
         entry.delete = Some(pod);
         shared.work(uid, entry);
     }
@@ -158,7 +162,9 @@ impl Writer {
         let mut pods = shared.lock();
         match pods.get_mut(uid) {
             // Its task finds nothing to do, and clears up.
-            Some(entry) if entry.busy => *entry = Entry { busy: true, ..Entry::default() },
+            Some(entry) if entry.busy => {
+                *entry = Entry { busy: true, forgotten: true, ..Entry::default() };
+            }
             Some(_) => drop(pods.remove(uid)),
             None => {}
         }
@@ -291,7 +297,7 @@ impl Shared {
 
     fn done(&self, uid: &PodUid, task: &Task, version: Option<ResourceVersion>) {
         let mut pods = self.lock();
-        let Some(entry) = pods.get_mut(uid) else { return };
+        let Some(entry) = pods.get_mut(uid).filter(|entry| !entry.forgotten) else { return };
         match task {
             Task::Write(job) => {
                 entry.standing = Standing::Written { digest: job.digest, version };
@@ -305,7 +311,7 @@ impl Shared {
     /// The same would fail again; something else may not.
     fn give_up(&self, uid: &PodUid, task: &Task) {
         if let Task::Write(job) = task
-            && let Some(entry) = self.lock().get_mut(uid)
+            && let Some(entry) = self.lock().get_mut(uid).filter(|entry| !entry.forgotten)
         {
             entry.standing = Standing::Written { digest: job.digest, version: None };
         }
@@ -322,8 +328,7 @@ impl Shared {
     /// To be tried again, unless there is something newer.
     fn put_back(&self, uid: &PodUid, task: Task) {
         let mut pods = self.lock();
-        // Forgotten meanwhile.
-        let Some(entry) = pods.get_mut(uid) else { return };
+        let Some(entry) = pods.get_mut(uid).filter(|entry| !entry.forgotten) else { return };
         match task {
             Task::Write(job) => drop(entry.wanted.get_or_insert(job)),
             Task::Delete(pod) => drop(entry.delete.get_or_insert(pod)),

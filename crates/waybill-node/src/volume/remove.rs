@@ -5,7 +5,12 @@
 //! a stack or a path can follow, so the tree is flattened, not walked: directories found in a directory
 //! are moved next to it.
 
-use std::{ffi::CString, fs, io, os::fd::OwnedFd, path::Path};
+use std::{
+    ffi::{CStr, CString},
+    fs, io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
 
 use rustix::{
     fs::{
@@ -41,42 +46,80 @@ pub(super) fn remove(pods: &Path, pod: &Path) -> Result<(), VolumeFault> {
     delete(&pod).doing("removing", &pod)
 }
 
+/// Deletes a directory with everything in it; fails if something is mounted there.
 pub(super) fn delete(directory: &Path) -> Result<(), Errno> {
     let root = match open_directory(CWD, directory, ResolveFlags::NO_SYMLINKS) {
         Err(Errno::NOENT) => return Ok(()),
         root => root?,
     };
-    let mut moved = 0_u64;
+    let mut tree = Tree { root, moved: 0, refilled: 0 };
     // Each round empties the directories that the round before left in the root, one level of each.
-    while flatten(&root, &mut moved)? {}
-    drop(root);
+    while tree.flatten()? {}
+    drop(tree);
     unlinkat(CWD, directory, AtFlags::REMOVEDIR)
 }
 
-/// Deletes every entry of the root that is no directory, and every directory after its own entries were
-/// deleted or moved into the root. Says whether there was anything.
-fn flatten(root: &OwnedFd, moved: &mut u64) -> Result<bool, Errno> {
-    let entries = entries(root)?;
-    for (name, kind) in &entries {
-        if !is_directory(root, name, *kind)? {
-            delete_file(root, name)?;
-            continue;
+struct Tree {
+    root: OwnedFd,
+    /// How many directories were moved into the root.
+    moved: u64,
+    /// How often somebody wrote into a directory that was just emptied.
+    refilled: u32,
+}
+
+/// Nobody should write any more; who writes faster than we delete keeps their directory for now.
+const REFILLS: u32 = 1000;
+
+impl Tree {
+    /// Deletes every entry of the root that is no directory, and every directory after its own entries
+    /// were deleted or moved into the root. Says whether there was anything.
+    fn flatten(&mut self) -> Result<bool, Errno> {
+        let entries = entries(&self.root)?;
+        for (name, kind) in &entries {
+            if is_directory(&self.root, name, *kind)? {
+                self.flatten_directory(name)?;
+            } else {
+                delete_file(&self.root, name)?;
+            }
         }
-        let inner = open_directory(root, name.as_c_str(), INSIDE)?;
-        for (below, kind) in self::entries(&inner)? {
+        Ok(!entries.is_empty())
+    }
+
+    fn flatten_directory(&mut self, name: &CStr) -> Result<(), Errno> {
+        let inner = open_directory(&self.root, name, INSIDE)?;
+        for (below, kind) in entries(&inner)? {
             if is_directory(&inner, &below, kind)? {
-                move_up(&inner, &below, root, moved)?;
+                self.move_up(&inner, &below)?;
             } else {
                 delete_file(&inner, &below)?;
             }
         }
-        match unlinkat(root, name.as_c_str(), AtFlags::REMOVEDIR) {
-            // Somebody still writes; the next round sees it.
-            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => {}
-            Err(error) => return Err(error),
+        match unlinkat(&self.root, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::NOTEMPTY) if self.refilled < REFILLS => {
+                self.refilled += 1;
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
-    Ok(!entries.is_empty())
+
+    /// Moves a directory into the root under a name that is free: that of an empty directory made for
+    /// it.
+    fn move_up(&mut self, from: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+        loop {
+            self.moved += 1;
+            let free = format!("..moved-{}", self.moved);
+            match mkdirat(&self.root, &*free, Mode::from_raw_mode(0o700)) {
+                Err(Errno::EXIST) => continue,
+                made => made?,
+            }
+            return match renameat(from, name, &self.root, &*free) {
+                Err(Errno::NOENT) => Ok(()),
+                moved => moved,
+            };
+        }
+    }
 }
 
 /// One name, no link, no other mount.
@@ -84,7 +127,7 @@ const INSIDE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
 fn open_directory(
-    at: impl std::os::fd::AsFd,
+    at: impl AsFd,
     name: impl rustix::path::Arg,
     resolve: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
@@ -104,33 +147,17 @@ fn entries(directory: &OwnedFd) -> Result<Vec<(CString, FileType)>, Errno> {
 }
 
 /// Some file systems do not say in their lists what an entry is.
-fn is_directory(at: &OwnedFd, name: &CString, kind: FileType) -> Result<bool, Errno> {
+fn is_directory(at: &OwnedFd, name: &CStr, kind: FileType) -> Result<bool, Errno> {
     if kind != FileType::Unknown {
         return Ok(kind == FileType::Directory);
     }
-    let stat = statat(at, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW)?;
+    let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
-fn delete_file(at: &OwnedFd, name: &CString) -> Result<(), Errno> {
-    match unlinkat(at, name.as_c_str(), AtFlags::empty()) {
+fn delete_file(at: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    match unlinkat(at, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
         result => result,
-    }
-}
-
-/// Moves a directory into the root under a name that is free: that of an empty directory made for it.
-fn move_up(from: &OwnedFd, name: &CString, root: &OwnedFd, moved: &mut u64) -> Result<(), Errno> {
-    loop {
-        *moved += 1;
-        let free = format!("..moved-{moved}");
-        match mkdirat(root, &*free, Mode::from_raw_mode(0o700)) {
-            Err(Errno::EXIST) => continue,
-            made => made?,
-        }
-        return match renameat(from, name.as_c_str(), root, &*free) {
-            Err(Errno::NOENT) => Ok(()),
-            moved => moved,
-        };
     }
 }

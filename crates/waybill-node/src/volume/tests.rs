@@ -1,12 +1,14 @@
 //! Volumes on a real kernel; most of them need root.
 
+mod removal;
+mod sub_paths;
+
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
-    sync::atomic::{AtomicBool, AtomicI64, Ordering},
-    thread,
+    sync::atomic::{AtomicI64, Ordering},
 };
 
 use jiff::Timestamp;
@@ -15,12 +17,6 @@ use rustix::{
     mount::{UnmountFlags, unmount},
 };
 use serde_json::{Value, json};
-use waybill_core::env::{
-    merge::{EnvVar, Tier},
-    name::{EnvName, NameRules},
-    origin::Origin,
-    value::EnvValue,
-};
 
 use super::*;
 use crate::objects::testing::{FakeObjects, node, pod};
@@ -170,6 +166,12 @@ async fn volumes_are_written_anew_when_their_objects_change() {
     fixture.volumes.refresh(&pod).await.unwrap();
     assert_eq!((read(secret.join("key")), read(secret.join("more"))), ("new".into(), "x".into()));
     assert_eq!(links()[1], first[1], "the other volume is left alone");
+
+    // A node that was started again goes on with what it finds.
+    fixture.volumes.pods.lock().unwrap().clear();
+    fixture.objects.set_config_map("cm", &[("a", "3")]);
+    fixture.volumes.refresh(&pod).await.unwrap();
+    assert_eq!(read(config.join("x/y")), "3");
 }
 
 #[tokio::test]
@@ -345,255 +347,6 @@ async fn the_group_of_the_pod_owns_its_volumes() {
     }
     let key = fixture.directory("secret", "s").join("key");
     assert_eq!((fs::metadata(&key).unwrap().gid(), mode(&key)), (4321, 0o440));
-}
-
-/// A pod with one mount of the volume `v`.
-fn with_mount(mount: Value, volume: Value) -> Pod {
-    let mut mount = mount;
-    mount["name"] = json!("v");
-    mount["mountPath"] = json!("/v");
-    let mut volume = volume;
-    volume["name"] = json!("v");
-    pod(json!({"containers": [{"name": "app", "volumeMounts": [mount]}], "volumes": [volume]}))
-}
-
-#[tokio::test]
-async fn a_sub_path_is_a_mount_of_its_own() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new(FakeObjects::default().with_secret("db", &[("key", "x")]));
-    let pod = with_mount(json!({"subPath": "a/b"}), json!({"emptyDir": {}}));
-    fixture.volumes.prepare(&pod).await.unwrap();
-    let target = fixture.pod_directory().join("volume-subpaths/v/app/0");
-    // Once for each start of the container.
-    for _ in 0..2 {
-        let mounts = fixture.mounts(&pod).await.unwrap();
-        assert_eq!(mounts[0].host_path, target.to_str().unwrap());
-    }
-    let inside = fixture.directory("empty-dir", "v").join("a/b");
-    assert_eq!((mode(&inside), mode(inside.parent().unwrap())), (0o777, 0o777));
-    fs::write(inside.join("file"), "x").unwrap();
-    assert_eq!(read(target.join("file")), "x");
-
-    // A file is mounted on a file, over what was mounted before.
-    let file = with_mount(json!({"subPath": "a/b/file"}), json!({"emptyDir": {}}));
-    fixture.mounts(&file).await.unwrap();
-    assert_eq!(read(&target), "x");
-    let below = with_mount(json!({"subPath": "a/b/file/c"}), json!({"emptyDir": {}}));
-    let error = fixture.mounts(&below).await.unwrap_err().to_string();
-    assert!(
-        error.starts_with("failed to prepare volumeMount \"v\" of container \"app\""),
-        "{error}"
-    );
-
-    for bad in ["/etc", "a/../../b", ".."] {
-        let pod = with_mount(json!({"subPath": bad}), json!({"emptyDir": {}}));
-        let error = fixture.mounts(&pod).await.unwrap_err().to_string();
-        assert!(error.contains("a subPath must not"), "{error}");
-    }
-    // Through the links of the atomic writer.
-    let secret = with_mount(json!({"subPath": "key"}), json!({"secret": {"secretName": "db"}}));
-    fixture.volumes.pods.lock().unwrap().clear();
-    fixture.volumes.prepare(&secret).await.unwrap();
-    assert!(fixture.mounts(&secret).await.unwrap()[0].readonly);
-    assert_eq!(read(&target), "x");
-    fixture.volumes.remove(pod.uid()).await.unwrap();
-    assert!(!fixture.pod_directory().exists());
-}
-
-#[tokio::test]
-async fn sub_paths_of_the_host_may_be_files_and_links_stay_inside() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new(FakeObjects::default());
-    let (host, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    fs::write(host.path().join("file"), "inside").unwrap();
-    fs::write(outside.path().join("secret"), "outside").unwrap();
-    symlink(outside.path(), host.path().join("evil")).unwrap();
-    symlink("/file", host.path().join("link")).unwrap();
-    let volume = json!({"hostPath": {"path": host.path(), "type": "Directory"}});
-    let target = fixture.pod_directory().join("volume-subpaths/v/app/0");
-    for good in ["file", "link"] {
-        let pod = with_mount(json!({"subPath": good}), volume.clone());
-        fixture.volumes.prepare(&pod).await.unwrap();
-        fixture.mounts(&pod).await.unwrap();
-        assert_eq!(read(&target), "inside");
-    }
-    // The link leads to a place that is not there inside, and nothing is made or mounted outside.
-    for evil in ["evil", "evil/secret", "evil/new"] {
-        let pod = with_mount(json!({"subPath": evil}), volume.clone());
-        assert!(fixture.mounts(&pod).await.is_err(), "{evil}");
-    }
-    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
-}
-
-/// A pod that swaps links into its volume while the node resolves a path in it gets nothing else mounted.
-#[test]
-fn links_swapped_in_meanwhile_do_not_lead_out() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new(FakeObjects::default());
-    let (volume, outside) = (fixture.state.path().join("v"), tempfile::tempdir().unwrap());
-    fs::create_dir_all(volume.join("dir/sub")).unwrap();
-    fs::write(volume.join("dir/sub/mark"), "inside").unwrap();
-    fs::create_dir(outside.path().join("sub")).unwrap();
-    fs::write(outside.path().join("sub/mark"), "outside").unwrap();
-    symlink(outside.path(), volume.join("evil")).unwrap();
-    let target = fixture.state.path().join("target");
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let (dir, evil) = (volume.join("dir"), volume.join("evil"));
-            let (at, exchange) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
-            while !stop.load(Ordering::Relaxed) {
-                rustix::fs::renameat_with(at, &dir, at, &evil, exchange).unwrap();
-            }
-        });
-        for _ in 0..500 {
-            if sub_path::bind(&volume, "dir/sub", &target).is_ok() {
-                assert_eq!(read(target.join("mark")), "inside");
-            }
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    let outside: Vec<_> = fs::read_dir(outside.path().join("sub")).unwrap().collect();
-    assert_eq!(outside.len(), 1, "nothing was made outside");
-}
-
-fn environment(variables: &[(&str, EnvValue)]) -> Environment {
-    let mut environment = Environment::new();
-    for (name, value) in variables {
-        environment.set(
-            Tier::Baseline,
-            EnvVar {
-                name: EnvName::parse(name, NameRules::Relaxed).unwrap(),
-                value: EnvValue::plain(value.expose()).unwrap(),
-                origin: Origin::Literal,
-            },
-        );
-    }
-    environment
-}
-
-#[tokio::test]
-async fn sub_path_expressions_need_all_their_variables() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new(FakeObjects::default());
-    let pod = with_mount(json!({"subPathExpr": "$(POD)/x-$(N)"}), json!({"emptyDir": {}}));
-    fixture.volumes.prepare(&pod).await.unwrap();
-    let container = pod.containers().next().unwrap();
-    let plain = |text: &str| EnvValue::plain(text.as_bytes()).unwrap();
-    let mounts = async |environment: &Environment| {
-        fixture
-            .volumes
-            .mounts(&pod, container, environment)
-            .await
-            .map_err(|error| error.to_string())
-    };
-    mounts(&environment(&[("POD", plain("web")), ("N", plain("1"))])).await.unwrap();
-    assert!(fixture.directory("empty-dir", "v").join("web/x-1").is_dir());
-
-    let error = mounts(&environment(&[("N", plain(""))])).await.unwrap_err();
-    assert!(error.ends_with(": missing value for N, POD"), "{error}");
-    let error =
-        mounts(&environment(&[("POD", plain("../..")), ("N", plain("1"))])).await.unwrap_err();
-    assert!(error.contains("must not contain '..'"), "{error}");
-
-    let mut secret = environment(&[("N", plain("1"))]);
-    secret.set(
-        Tier::Baseline,
-        EnvVar {
-            name: EnvName::parse("POD", NameRules::Relaxed).unwrap(),
-            value: EnvValue::secret(CANARY.into()).unwrap(),
-            origin: Origin::Literal,
-        },
-    );
-    let error = mounts(&secret).await.unwrap_err();
-    assert!(error.contains("whose value is secret") && !error.contains(CANARY), "{error}");
-}
-
-#[tokio::test]
-async fn removal_unmounts_and_follows_no_link() {
-    if !is_root() {
-        return;
-    }
-    let objects = FakeObjects::default().with_secret("db", &[("key", "x")]);
-    let fixture = Fixture::new(objects);
-    let pod = with_volumes(json!([
-        {"name": "s", "secret": {"secretName": "db"}},
-        {"name": "disk", "emptyDir": {}},
-        {"name": "memory", "emptyDir": {"medium": "Memory"}},
-    ]));
-    fixture.volumes.prepare(&pod).await.unwrap();
-    let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("kept"), "x").unwrap();
-    let disk = fixture.directory("empty-dir", "disk");
-    symlink(outside.path(), disk.join("link")).unwrap();
-    symlink(outside.path().join("kept"), disk.join("file-link")).unwrap();
-    // Somebody's mounts below: one over the other, and one busy.
-    let point = disk.join("a b/mount");
-    fs::create_dir_all(&point).unwrap();
-    mount::mount_memory(&point, None, 0o755).unwrap();
-    mount::mount_memory(&point, None, 0o755).unwrap();
-    let _busy = fs::File::create(point.join("open")).unwrap();
-    rustix::mount::mount_bind(outside.path(), fixture.directory("empty-dir", "memory")).unwrap();
-
-    fixture.volumes.remove(pod.uid()).await.unwrap();
-    assert!(!fixture.pod_directory().exists());
-    assert_eq!(read(outside.path().join("kept")), "x");
-    fixture.volumes.remove(pod.uid()).await.unwrap();
-}
-
-/// Deeper than a path can say, and with more levels than files can be open.
-#[tokio::test]
-async fn removal_copes_with_trees_of_any_depth() {
-    let fixture = Fixture::new(FakeObjects::default());
-    let pod = with_volumes(json!([{"name": "disk", "emptyDir": {}}]));
-    fixture.volumes.prepare(&pod).await.unwrap();
-    let directory = fixture.directory("empty-dir", "disk");
-    let open = |at: rustix::fd::BorrowedFd<'_>, path: &Path| {
-        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
-        rustix::fs::openat(at, path, flags, rustix::fs::Mode::empty()).unwrap()
-    };
-    let mut deepest = open(rustix::fs::CWD, &directory);
-    for _ in 0..1500 {
-        use rustix::fd::AsFd;
-        let name = Path::new("a-directory");
-        rustix::fs::mkdirat(&deepest, name, rustix::fs::Mode::from_raw_mode(0o700)).unwrap();
-        rustix::fs::symlinkat("..", &deepest, "link").unwrap();
-        deepest = open(deepest.as_fd(), name);
-    }
-    fs::create_dir(directory.join("..moved-1")).unwrap();
-    fixture.volumes.remove(pod.uid()).await.unwrap();
-    assert!(!fixture.pod_directory().exists());
-}
-
-/// What is still mounted is not touched.
-#[test]
-fn nothing_is_deleted_behind_a_mount() {
-    if !is_root() {
-        return;
-    }
-    let fixture = Fixture::new(FakeObjects::default());
-    let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("kept"), "x").unwrap();
-    for depth in ["v", "v/w", "v/w/x/y"] {
-        let pod = fixture.state.path().join("pods/u");
-        let point = pod.join(depth);
-        fs::create_dir_all(&point).unwrap();
-        rustix::mount::mount_bind(outside.path(), &point).unwrap();
-        assert!(remove::delete(&pod).is_err(), "{depth}");
-        assert_eq!(read(outside.path().join("kept")), "x");
-        let state = fixture.state.path().canonicalize().unwrap();
-        for point in mount::mounted_at_or_below(&state).unwrap() {
-            mount::unmount_at(&point).unwrap();
-        }
-    }
 }
 
 /// D9: what a Secret or a token holds is in no error and on no disk.

@@ -15,9 +15,10 @@ use crate::{
     directories::Directories,
     environment::{Request, Resolver},
     event::{Kind, Recorder},
+    hook,
     observed::Observed,
     pod::{ContainerRef, Pod},
-    probe,
+    probe::{self, Prober},
     status::{self, Facts, Failed, Waiting, Writer},
     volume::Volumes,
 };
@@ -35,6 +36,7 @@ pub(crate) struct Surroundings {
     pub(crate) volumes: Volumes,
     pub(crate) images: Images,
     pub(crate) recorder: Recorder,
+    pub(crate) prober: Prober,
     pub(crate) writer: Writer,
 }
 
@@ -108,7 +110,8 @@ impl Surroundings {
         pod: &Arc<Pod>,
         observed: &Observed,
     ) -> BTreeMap<String, Health> {
-        let results = self.probes(pod.uid());
+        self.prober.watch(pod, observed);
+        let results = self.prober.results(pod.uid());
         let running = observed.containers.iter().filter(|container| container.is_running());
         let health = running.filter_map(|container| {
             let spec = pod.container(&container.name)?.to_container();
@@ -125,24 +128,23 @@ impl Surroundings {
 
     /// How long a container may take to stop whose probe failed, if the probe says so.
     pub(super) fn probe_grace(&self, pod: &Pod, container_id: &str) -> Option<i64> {
-        self.probes(pod.uid()).failure(container_id)?.grace
-    }
-
-    fn probes(&self, _uid: &PodUid) -> probe::Results {
-        probe::Results::default()
+        self.prober.results(pod.uid()).failure(container_id)?.grace
     }
 
     /// Stops asking the probes of a pod.
-    pub(super) fn forget_health(&self, _uid: &PodUid) {}
+    pub(super) fn forget_health(&self, uid: &PodUid) {
+        self.prober.forget(uid);
+    }
 
     pub(super) async fn hook(
         &self,
-        _pod: &Pod,
-        _container_id: &str,
-        _pod_ip: Option<&str>,
-        _handler: &LifecycleHandler,
+        pod: &Pod,
+        container_id: &str,
+        pod_ip: Option<&str>,
+        handler: &LifecycleHandler,
     ) -> Result<(), String> {
-        Ok(())
+        let ran = hook::run(&self.runtime, pod, container_id, pod_ip, handler).await;
+        ran.map_err(|error| text(&error))
     }
 
     /// Tells the status of a pod that shall run.
@@ -152,6 +154,7 @@ impl Surroundings {
         observed: &Observed,
         waiting: &BTreeMap<String, Waiting>,
         failed: Option<&plan::Failed>,
+        started: Option<Timestamp>,
     ) {
         let failed = failed.map(|failed| Failed {
             reason: failed.reason.to_owned(),
@@ -160,7 +163,7 @@ impl Surroundings {
         self.set_status(
             pod,
             observed,
-            Facts { waiting: waiting.clone(), failed, ..Facts::default() },
+            Facts { waiting: waiting.clone(), failed, started, ..Facts::default() },
         );
     }
 
@@ -171,7 +174,7 @@ impl Surroundings {
 
     fn set_status(&self, pod: &Arc<Pod>, observed: &Observed, facts: Facts) {
         let facts = Facts {
-            probes: self.probes(pod.uid()),
+            probes: self.prober.results(pod.uid()),
             host_ip: self.host_ip.clone(),
             runtime_name: self.runtime_name.clone(),
             ..facts

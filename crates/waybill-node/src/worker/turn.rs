@@ -157,7 +157,7 @@ impl Worker {
         let paused = self.memory.not_before(WHOLE_POD, now).map(|(until, _)| until);
         let idle = plan.kills.is_empty() && plan.starts.is_empty();
         if idle || (plan.kills.is_empty() && paused.is_some()) {
-            self.around.publish(pod, &observed, &plan.waiting, None);
+            self.publish(pod, &observed, &plan.waiting, None);
             prune::prune(&self.around, pod, &observed).await;
             return next(plan.wake_at.into_iter().chain(paused).min(), now);
         }
@@ -172,7 +172,7 @@ impl Worker {
         tokio::pin!(acting);
         tokio::select! {
             outcome = &mut acting => return outcome,
-            () = sleep(QUICK) => self.around.publish(pod, observed, &plan.waiting, None),
+            () = sleep(QUICK) => self.publish(pod, observed, &plan.waiting, None),
         }
         loop {
             tokio::select! {
@@ -181,11 +181,21 @@ impl Worker {
                     let found = observe(&self.around.runtime, &self.around.directories, pod.uid());
                     if let Ok(observed) = found.await {
                         self.around.watch_health(pod, &observed);
-                        self.around.publish(pod, &observed, &plan.waiting, None);
+                        self.publish(pod, &observed, &plan.waiting, None);
                     }
                 }
             }
         }
+    }
+
+    fn publish(
+        &self,
+        pod: &Arc<Pod>,
+        observed: &Observed,
+        waiting: &BTreeMap<String, Waiting>,
+        failed: Option<&Failed>,
+    ) {
+        self.around.publish(pod, observed, waiting, failed, self.memory.started);
     }
 
     fn remember(&mut self, pod: &Pod, plan: &Plan, outcome: Started) {
@@ -257,13 +267,13 @@ impl Worker {
         let runs = observed.sandboxes.iter().any(|sandbox| sandbox.ready)
             || observed.containers.iter().any(|container| container.is_running());
         if !runs {
-            self.around.publish(pod, observed, &BTreeMap::new(), failed);
+            self.publish(pod, observed, &BTreeMap::new(), failed);
             return Next::Woken;
         }
         if let Some(failed) = failed {
             self.around.recorder.pod(pod, Kind::Normal, failed.reason, failed.message);
         }
-        self.around.publish(pod, observed, &BTreeMap::new(), failed);
+        self.publish(pod, observed, &BTreeMap::new(), failed);
         let ending = Ending::new(&self.around, self.wanted.clone());
         match ending.stop_all(pod, observed).await {
             Ok(()) => Next::Now,

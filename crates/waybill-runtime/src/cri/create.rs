@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount_change, mount_remount};
 use tracing::{info, warn};
 use waybill_core::{chain::Chain, env::name::EnvName};
 use waybill_proto::cri::{
@@ -160,6 +160,11 @@ impl Cri {
         // What is mounted in a container whose root is shared must not appear out here.
         mount_change(&rootfs, MountPropagationFlags::PRIVATE)
             .map_err(|error| CriError::io("make private", &rootfs)(error.into()))?;
+        if self.machine.guards_devices {
+            // It is mounted so that no device works in it; with a guard, those that the rules allow may.
+            mount_remount(&rootfs, MountFlags::BIND, c"")
+                .map_err(|error| CriError::io("mount again", &rootfs)(error.into()))?;
+        }
         Ok(rootfs)
     }
 

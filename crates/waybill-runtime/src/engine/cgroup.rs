@@ -12,21 +12,17 @@ mod tree;
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read},
+    io,
     os::fd::{AsFd, OwnedFd},
     path::{Component, Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use libcgroups::common::{CgroupConfig, CgroupManager, ControllerOpt, create_cgroup_manager};
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    fs::{Mode, OFlags},
-    io::Errno,
-};
+use rustix::fs::{Mode, OFlags};
 
-use self::tree::{is_populated, kill_below, remove_tree};
+use self::tree::{is_populated, kill_below, remove_tree, wait_until_empty};
 pub(super) use self::{
     hierarchies::Hierarchies,
     session::{SessionCgroup, kill_session},
@@ -169,25 +165,7 @@ impl Cgroup {
 
     /// Waits until no process lives in it or below it. False when that took longer than `patience`.
     pub(super) fn wait_until_empty(&self, patience: Duration) -> io::Result<bool> {
-        let events = match self.open_events() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-            opened => opened?,
-        };
-        let end = Instant::now() + patience;
-        loop {
-            if !self.is_populated()? {
-                return Ok(true);
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(false);
-            }
-            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
-            match poll(&mut [PollFd::new(&events, PollFlags::PRI)], Some(&timeout)) {
-                Ok(_) | Err(Errno::INTR) => (&events).read_to_end(&mut Vec::new())?,
-                Err(error) => return Err(error.into()),
-            };
-        }
+        wait_until_empty(&self.unified(), patience)
     }
 
     /// Removes it and everything below it from every hierarchy. It must be empty of processes.

@@ -22,7 +22,7 @@ use std::{
         unix::net::UnixListener,
     },
     path::Path,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -42,17 +42,27 @@ use self::{
 };
 use super::{record, sys};
 
-/// Runs in a process forked for it; returns when the container has ended and everybody knows.
-pub(super) fn run(first: OwnedFd, directory: &Path) -> io::Result<()> {
+/// How long nothing happens before the monitor makes itself small.
+const REST: Duration = Duration::from_secs(1);
+
+/// Enters the container's run directory and opens the socket by which a runtime finds the monitor.
+pub(super) fn listen(directory: &Path) -> io::Result<UnixListener> {
     rustix::process::chdir(directory)?;
     rustix::process::umask(Mode::from_raw_mode(0o077));
+    let listener = UnixListener::bind(record::MONITOR_SOCKET)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Runs in a process forked for it; returns when the container has ended and everybody knows.
+pub(super) fn run(first: OwnedFd, listener: UnixListener) -> io::Result<()> {
     sys::ignore_signal(libc::SIGPIPE);
     // Memory holds the environment: no debugger and no core dump.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut monitor = Monitor {
         signals: sys::child_signals()?,
-        listener: UnixListener::bind(record::MONITOR_SOCKET)?,
+        listener,
         connections: vec![(0, Connection::new(first)?)],
         next_connection: 1,
         creation: None,
@@ -61,8 +71,8 @@ pub(super) fn run(first: OwnedFd, directory: &Path) -> io::Result<()> {
         sessions: Vec::new(),
         ending_since: None,
         failed: false,
+        resting: false,
     };
-    monitor.listener.set_nonblocking(true)?;
     monitor.serve()
 }
 
@@ -78,6 +88,8 @@ struct Monitor {
     ending_since: Option<Instant>,
     /// Whether the container could not be made.
     failed: bool,
+    /// Whether nothing has happened since memory was given back.
+    resting: bool,
 }
 
 /// What a descriptor of the loop stands for.
@@ -97,7 +109,9 @@ enum Token {
 impl Monitor {
     fn serve(&mut self) -> io::Result<()> {
         while !self.is_done() {
-            for (token, flags) in self.wait()? {
+            let ready = self.wait()?;
+            self.rest(ready.is_empty());
+            for (token, flags) in ready {
                 self.handle(token, flags)?;
             }
             self.streams.sweep();
@@ -121,13 +135,25 @@ impl Monitor {
         }
     }
 
+    /// Gives memory back when nothing happens any more.
+    fn rest(&mut self, idle: bool) {
+        if idle && !self.resting && self.ending_since.is_none() {
+            sys::give_memory_back();
+        }
+        self.resting = idle;
+    }
+
     fn wait(&self) -> io::Result<Vec<(Token, PollFlags)>> {
         let interests = self.interests();
         let mut fds: Vec<PollFd<'_>> =
             interests.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let timeout = self.ending_since.map(|since| {
-            let left = PATIENCE.saturating_sub(since.elapsed());
-            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(0), tv_nsec: 1_000_000 }
+        let timeout = match self.ending_since {
+            Some(since) => Some(PATIENCE.saturating_sub(since.elapsed())),
+            None => (!self.resting).then_some(REST),
+        };
+        let timeout = timeout.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(0),
+            tv_nsec: 1_000_000,
         });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}

@@ -9,7 +9,10 @@ use std::{
     io,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
+        unix::{
+            net::{UnixListener, UnixStream},
+            process::CommandExt,
+        },
     },
     path::Path,
     process::{Child, Command, Stdio},
@@ -126,33 +129,39 @@ fn serve(socket: &OwnedFd) {
     }
 }
 
-/// A monitor is nobody's child but the machine's, so that it outlives us.
+/// A monitor is nobody's child but the machine's, so that it outlives us. Its socket is there when this returns: a
+/// runtime that is started again must find it, however late the monitor gets to work.
 fn fork_monitor(connection: OwnedFd, directory: &Path) -> io::Result<SpawnerReply> {
     match sys::fork()? {
         Fork::Parent(pid) => {
             drop(connection);
-            rustix::process::waitpid(Some(pid), WaitOptions::empty())?;
-            Ok(SpawnerReply::Done)
+            let status = rustix::process::waitpid(Some(pid), WaitOptions::empty())?;
+            match status.and_then(|(_, status)| status.exit_status()) {
+                Some(0) => Ok(SpawnerReply::Done),
+                _ => Err(io::Error::other("a monitor could not be started in its directory")),
+            }
         }
         Fork::Child => {
             let _ = rustix::process::setsid();
-            if let Ok(Fork::Child) = sys::fork() {
-                let result = detach(&connection).and_then(|()| monitor::run(connection, directory));
+            let forked = monitor::listen(directory).and_then(|socket| Ok((sys::fork()?, socket)));
+            if let Ok((Fork::Child, socket)) = forked {
+                let result =
+                    detach(&connection, &socket).and_then(|()| monitor::run(connection, socket));
                 sys::exit_now(i32::from(result.is_err()));
             }
-            sys::exit_now(0)
+            sys::exit_now(i32::from(forked.is_err()))
         }
     }
 }
 
 /// Lets go of everything of the runtime's that could keep somebody waiting.
-fn detach(connection: &OwnedFd) -> io::Result<()> {
+fn detach(connection: &OwnedFd, socket: &UnixListener) -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     drop(null);
-    sys::close_all_but(&[connection.as_fd()])?;
+    sys::close_all_but(&[connection.as_fd(), socket.as_fd()])?;
     rustix::thread::set_name(c"waybill-monitor")?;
     Ok(())
 }

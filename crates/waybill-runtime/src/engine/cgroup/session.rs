@@ -1,6 +1,6 @@
 //! The cgroups of exec sessions, each below its container's in the unified hierarchy.
 
-use std::{io, os::fd::OwnedFd};
+use std::{io, os::fd::OwnedFd, time::Duration};
 
 use rustix::{
     fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat},
@@ -9,8 +9,11 @@ use rustix::{
 
 use super::{
     Cgroup,
-    tree::{has_populated, kill_below},
+    tree::{has_populated, kill_below, wait_until_empty},
 };
+
+/// How long processes that were killed may take to die.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The cgroup of an exec session.
 #[derive(Debug)]
@@ -73,7 +76,10 @@ impl SessionCgroup {
     }
 }
 
-/// Kills every process of a session, wherever it went. A session that is gone has none.
+/// Kills every process of a session, wherever it went, and waits until they are gone or hang in the kernel. A session that is
+/// gone has none.
 pub(in crate::engine) fn kill_session(container: &Cgroup, session: &str) -> io::Result<()> {
-    kill_below(&container.unified().join(SessionCgroup::name_of(session)))
+    let directory = container.unified().join(SessionCgroup::name_of(session));
+    kill_below(&directory)?;
+    wait_until_empty(&directory, PATIENCE).map(drop)
 }

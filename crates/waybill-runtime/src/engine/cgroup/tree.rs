@@ -1,13 +1,17 @@
 //! A cgroup and those below it, as directories: who lives there, ending them, removing it.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
 
 pub(super) fn kill_below(directory: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).open(directory.join("cgroup.kill")) {
@@ -45,6 +49,32 @@ pub(super) fn is_populated(directory: &Path) -> io::Result<bool> {
         Err(error) if is_gone(&error) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Waits until no process lives there. False when that took longer than `patience`.
+pub(super) fn wait_until_empty(directory: &Path, patience: Duration) -> io::Result<bool> {
+    let mut events = match File::open(directory.join("cgroup.events")) {
+        Err(error) if is_gone(&error) => return Ok(true),
+        opened => opened?,
+    };
+    let end = Instant::now() + patience;
+    while is_populated(directory)? {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&events, PollFlags::PRI)], Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // So that the next event is noticed.
+        match events.read_to_end(&mut Vec::new()) {
+            Err(error) if is_gone(&error) => return Ok(true),
+            read => read?,
+        };
+    }
+    Ok(true)
 }
 
 pub(super) fn has_populated(events: &[u8]) -> bool {

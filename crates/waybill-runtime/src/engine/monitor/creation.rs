@@ -240,8 +240,6 @@ impl Monitor {
             }
         };
         self.reply(asked_by, reply, Vec::new());
-        // From now on the monitor mostly waits.
-        sys::forget_program_pages();
     }
 
     pub(super) fn creator_died(&mut self) {

@@ -152,7 +152,7 @@ impl SessionProcess {
         }
     }
 
-    /// Kills every process of the session, also those that outlived the first one. Idempotent.
+    /// Kills every process of the session, also those that outlived the first one, and waits until they are gone. Idempotent.
     pub async fn kill(&self) -> Result<()> {
         let (cgroup, id) = (self.cgroup.clone(), self.id.clone());
         blocking(move || {

@@ -75,7 +75,8 @@ impl Overlay {
             fsconfig_set_flag(&context, "volatile").map_err(refused)?;
         }
         fsconfig_create(&context).map_err(refused)?;
-        // The devices of a container are in its /dev, which is a file system of its own.
+        // The devices of a container are in its /dev, which is a file system of its own. Who guards their use may
+        // mount this again without.
         let attributes = match self.writable {
             Some(_) => MountAttrFlags::MOUNT_ATTR_NODEV,
             None => MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY,

@@ -78,8 +78,11 @@ pub(super) fn exec(stack: &Stack) {
 /// Both ends have a terminal, and the size of one follows the other.
 pub(super) fn exec_on_a_terminal(stack: &Stack) {
     start(stack, "tty", &shell(stack, "tty", "sleep 3600"));
-    let inside = "stty size; until [ \"$(stty size)\" = \"44 155\" ]; do sleep 0.05; done; stty size; \
-                  test -t 0 && test -t 1 && echo terminal; exit 3";
+    let wait = "until [ \"$(stty size)\" = \"$size\" ]; do sleep 0.05; done; stty size";
+    let inside = format!(
+        "size=\"33 101\"; {wait}; size=\"44 155\"; {wait}; \
+                  test -t 0 && test -t 1 && echo terminal; exit 3"
+    );
     let line = format!(
         "stty rows 33 cols 101; (until [ -e go ]; do sleep 0.05; done; stty rows 44 cols 155 </dev/tty) & \
          $KUBECTL exec -it tty -- sh -c '{inside}'"

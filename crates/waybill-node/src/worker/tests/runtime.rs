@@ -1,0 +1,337 @@
+//! A runtime that makes sandboxes and containers on paper. It speaks gRPC by hand: a service of tonic
+//! would need all the calls that nobody makes here.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::stream;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    server::conn::http2,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::{net::UnixListener, sync::Notify, time::timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Code, Status};
+use waybill_proto::cri::{self, ContainerState, PodSandboxState};
+
+/// Something that takes longer than this does not happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct FakeRuntime {
+    pub(super) directory: tempfile::TempDir,
+    shared: Arc<Shared>,
+    _running: DropGuard,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+/// What the runtime has, and what it was asked to change.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) sandboxes: Vec<cri::PodSandbox>,
+    pub(super) containers: Vec<cri::ContainerStatus>,
+    homes: BTreeMap<String, String>,
+    pub(super) configs: Vec<cri::ContainerConfig>,
+    /// Every call that changes something, with what it is about.
+    pub(super) calls: Vec<String>,
+    /// Containers that stop only if they are given less time than this.
+    pub(super) stubborn: Option<i64>,
+    pub(super) fail: BTreeMap<&'static str, &'static str>,
+    made: u32,
+}
+
+impl FakeRuntime {
+    pub(super) fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = Arc::new(Shared::default());
+        let listener = UnixListener::bind(directory.path().join("cri.sock")).unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(serve(listener, Arc::clone(&shared))));
+        Self { directory, shared, _running: stop.drop_guard() }
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.directory.path().join("cri.sock")
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap()
+    }
+
+    /// Waits until the runtime is as `good` wants it.
+    #[track_caller]
+    pub(super) fn until(&self, good: impl Fn(&State) -> bool) -> impl Future<Output = ()> {
+        let place = std::panic::Location::caller();
+        async move {
+            let waiting = async {
+                loop {
+                    let changed = self.shared.changed.notified();
+                    if good(&self.state()) {
+                        return;
+                    }
+                    changed.await;
+                }
+            };
+            if timeout(PATIENCE, waiting).await.is_err() {
+                panic!("{place}: {:?}", self.state().calls);
+            }
+        }
+    }
+
+    /// The calls since the last time.
+    pub(super) fn take_calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().calls)
+    }
+
+    /// The newest container of that name ends by itself.
+    pub(super) fn exit(&self, name: &str, code: i32) {
+        let mut state = self.state();
+        let found = state.containers.iter_mut().rev().find(|it| name_of(it) == name).unwrap();
+        end(found, code);
+    }
+}
+
+impl State {
+    pub(super) fn running(&self) -> Vec<String> {
+        let running =
+            self.containers.iter().filter(|it| it.state() == ContainerState::ContainerRunning);
+        running.map(shown).collect()
+    }
+
+    fn named(&self, id: &str) -> String {
+        self.containers.iter().find(|it| it.id == id).map(shown).unwrap_or_else(|| id.to_owned())
+    }
+}
+
+fn name_of(status: &cri::ContainerStatus) -> &str {
+    &status.metadata.as_ref().unwrap().name
+}
+
+fn shown(status: &cri::ContainerStatus) -> String {
+    format!("{}#{}", name_of(status), status.metadata.as_ref().unwrap().attempt)
+}
+
+fn end(status: &mut cri::ContainerStatus, code: i32) {
+    if status.state() == ContainerState::ContainerRunning {
+        status.state = ContainerState::ContainerExited.into();
+        status.finished_at = now();
+        status.exit_code = code;
+    }
+}
+
+fn now() -> i64 {
+    i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap()
+}
+
+async fn serve(listener: UnixListener, shared: Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let shared = Arc::clone(&shared);
+        let service = service_fn(move |request| {
+            let shared = Arc::clone(&shared);
+            async move { Ok::<_, Infallible>(answer(request, &shared).await) }
+        });
+        let builder = http2::Builder::new(TokioExecutor::new());
+        tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    shared: &Shared,
+) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+    let path = request.uri().path().to_owned();
+    let call = path.rsplit('/').next().unwrap();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    // One message, not compressed: a zero, four bytes of length, the message.
+    let message = body.slice(5..);
+    let answered = shared.state.lock().unwrap().answer(call, message);
+    shared.changed.notify_waiters();
+    let (frames, code, text) = match answered {
+        Some(Ok(message)) => {
+            let mut frame = BytesMut::new();
+            frame.put_u8(0);
+            frame.put_u32(u32::try_from(message.len()).unwrap());
+            frame.extend_from_slice(&message);
+            (vec![Frame::data(frame.freeze())], Code::Ok, String::new())
+        }
+        Some(Err(status)) => (Vec::new(), status.code(), status.message().to_owned()),
+        // Never.
+        None => std::future::pending().await,
+    };
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from(i32::from(code)));
+    trailers.insert("grpc-message", HeaderValue::from_str(&text).unwrap());
+    let frames = frames.into_iter().chain([Frame::trailers(trailers)]);
+    let body = StreamBody::new(stream::iter(frames.map(Ok))).boxed_unsync();
+    let mut answer = Response::new(body);
+    answer.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    answer
+}
+
+impl State {
+    /// `None` if the answer never comes.
+    fn answer(&mut self, call: &str, message: Bytes) -> Option<Result<Vec<u8>, Status>> {
+        if let Some(reason) = self.fail.get(call) {
+            self.calls.push(format!("fail {call}"));
+            return Some(Err(Status::unknown(*reason)));
+        }
+        if call == "StopContainer" {
+            return self.stop(&Message::decode(message).unwrap());
+        }
+        Some(self.answer_now(call, message))
+    }
+
+    fn answer_now(&mut self, call: &str, message: Bytes) -> Result<Vec<u8>, Status> {
+        Ok(match call {
+            "ListPodSandbox" => {
+                let request = cri::ListPodSandboxRequest::decode(message).unwrap();
+                let wanted = request.filter.unwrap_or_default().label_selector;
+                let items = self.sandboxes.iter().filter(|it| has(&it.labels, &wanted));
+                cri::ListPodSandboxResponse { items: items.cloned().collect() }.encode_to_vec()
+            }
+            "ListContainers" => {
+                let request = cri::ListContainersRequest::decode(message).unwrap();
+                let wanted = request.filter.unwrap_or_default().label_selector;
+                let containers = self.containers.iter().filter(|it| has(&it.labels, &wanted));
+                let containers = containers.map(|it| self.listed(it)).collect();
+                cri::ListContainersResponse { containers }.encode_to_vec()
+            }
+            "ContainerStatus" => {
+                let request = cri::ContainerStatusRequest::decode(message).unwrap();
+                let status = self.containers.iter().find(|it| it.id == request.container_id);
+                let status = status.ok_or_else(|| Status::not_found("gone"))?.clone();
+                cri::ContainerStatusResponse { status: Some(status), ..Default::default() }
+                    .encode_to_vec()
+            }
+            "PodSandboxStatus" => cri::PodSandboxStatusResponse::default().encode_to_vec(),
+            "ImageStatus" => {
+                let request = cri::ImageStatusRequest::decode(message).unwrap();
+                let name = request.image.unwrap().image;
+                let image =
+                    (name != "missing:1").then(|| cri::Image { id: name, ..Default::default() });
+                cri::ImageStatusResponse { image, ..Default::default() }.encode_to_vec()
+            }
+            "RunPodSandbox" => self.run_sandbox(Message::decode(message).unwrap()),
+            "CreateContainer" => self.create(Message::decode(message).unwrap()),
+            "StartContainer" => {
+                let request = cri::StartContainerRequest::decode(message).unwrap();
+                self.calls.push(format!("start {}", self.named(&request.container_id)));
+                let found = self.containers.iter_mut().find(|it| it.id == request.container_id);
+                let found = found.ok_or_else(|| Status::not_found("gone"))?;
+                found.state = ContainerState::ContainerRunning.into();
+                found.started_at = now();
+                Vec::new()
+            }
+            "StopPodSandbox" => {
+                let request = cri::StopPodSandboxRequest::decode(message).unwrap();
+                self.calls.push("stop sandbox".to_owned());
+                let id = request.pod_sandbox_id;
+                self.containers
+                    .iter_mut()
+                    .filter(|it| self.homes[&it.id] == id)
+                    .for_each(|it| end(it, 137));
+                let found = self.sandboxes.iter_mut().find(|it| it.id == id);
+                found.unwrap().state = PodSandboxState::SandboxNotready.into();
+                Vec::new()
+            }
+            "RemoveContainer" => {
+                let request = cri::RemoveContainerRequest::decode(message).unwrap();
+                self.calls.push(format!("remove {}", self.named(&request.container_id)));
+                self.containers.retain(|it| it.id != request.container_id);
+                Vec::new()
+            }
+            "RemovePodSandbox" => {
+                let request = cri::RemovePodSandboxRequest::decode(message).unwrap();
+                self.calls.push("remove sandbox".to_owned());
+                self.sandboxes.retain(|it| it.id != request.pod_sandbox_id);
+                Vec::new()
+            }
+            "ExecSync" => {
+                let request = cri::ExecSyncRequest::decode(message).unwrap();
+                self.calls.push(format!("exec {}", request.cmd.join(" ")));
+                cri::ExecSyncResponse::default().encode_to_vec()
+            }
+            _ => return Err(Status::unimplemented(call.to_owned())),
+        })
+    }
+
+    fn stop(&mut self, request: &cri::StopContainerRequest) -> Option<Result<Vec<u8>, Status>> {
+        let name = self.named(&request.container_id);
+        self.calls.push(format!("stop {name} {}", request.timeout));
+        if self.stubborn.is_some_and(|limit| request.timeout >= limit) {
+            return None;
+        }
+        let found = self.containers.iter_mut().find(|it| it.id == request.container_id);
+        found.into_iter().for_each(|it| end(it, 143));
+        Some(Ok(Vec::new()))
+    }
+
+    fn run_sandbox(&mut self, request: cri::RunPodSandboxRequest) -> Vec<u8> {
+        let config = request.config.unwrap();
+        let metadata = config.metadata.unwrap();
+        self.calls.push(format!("run sandbox {}", metadata.attempt));
+        self.made += 1;
+        let id = format!("box-{}", self.made);
+        self.sandboxes.push(cri::PodSandbox {
+            id: id.clone(),
+            metadata: Some(metadata),
+            state: PodSandboxState::SandboxReady.into(),
+            created_at: now(),
+            labels: config.labels,
+            annotations: config.annotations,
+            ..cri::PodSandbox::default()
+        });
+        cri::RunPodSandboxResponse { pod_sandbox_id: id }.encode_to_vec()
+    }
+
+    fn create(&mut self, request: cri::CreateContainerRequest) -> Vec<u8> {
+        let config = request.config.unwrap();
+        self.configs.push(config.clone());
+        self.made += 1;
+        let id = format!("container-{}", self.made);
+        self.homes.insert(id.clone(), request.pod_sandbox_id);
+        let status = cri::ContainerStatus {
+            id: id.clone(),
+            metadata: config.metadata,
+            state: ContainerState::ContainerCreated.into(),
+            created_at: now(),
+            image: config.image,
+            labels: config.labels,
+            annotations: config.annotations,
+            ..cri::ContainerStatus::default()
+        };
+        self.calls.push(format!("create {}", shown(&status)));
+        self.containers.push(status);
+        cri::CreateContainerResponse { container_id: id }.encode_to_vec()
+    }
+
+    fn listed(&self, status: &cri::ContainerStatus) -> cri::Container {
+        cri::Container {
+            id: status.id.clone(),
+            pod_sandbox_id: self.homes[&status.id].clone(),
+            metadata: status.metadata.clone(),
+            state: status.state,
+            labels: status.labels.clone(),
+            ..cri::Container::default()
+        }
+    }
+}
+
+fn has(labels: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>) -> bool {
+    wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
+}
