@@ -25,17 +25,20 @@ pub struct Session {
     pub client: Client,
     /// The namespace that is meant when none is named.
     pub namespace: String,
+    /// The URL of the API server.
+    pub server: String,
 }
 
 /// Reads the kubeconfig and prepares a client, for which its credential plugin is run if it has one.
 pub async fn connect(options: &Options) -> Result<Session, ConnectError> {
     let config = config(options).await?;
     let namespace = config.default_namespace.clone();
+    let server = config.cluster_url.to_string();
     let client = Client::try_from(config).map_err(|source| ConnectError::Client {
         path: options.kubeconfig.clone(),
         source: Box::new(source),
     })?;
-    Ok(Session { client, namespace })
+    Ok(Session { client, namespace, server })
 }
 
 /// What the kubeconfig says about the chosen context.

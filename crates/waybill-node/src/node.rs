@@ -25,7 +25,7 @@ use crate::{
         sandbox::Machine,
     },
     directories::Directories,
-    environment::{NodeFacts, Provenance, Resolver},
+    environment::{ApiEndpoint, NodeFacts, Provenance, Resolver},
     event::{Kind, Recorder},
     objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource},
     pod::Pod,
@@ -43,6 +43,7 @@ use crate::{
 
 /// News of the runtime that wait for the workers.
 const QUEUE: usize = 256;
+const HTTPS: u16 = 443;
 /// What statuses and events under way may take when the node stops.
 const FLUSH: Duration = Duration::from_secs(5);
 
@@ -100,10 +101,12 @@ impl Node {
         }
         let runtime = Runtime::at(&config.runtime)
             .map_err(NodeError::start::<RuntimeSocketError>("cannot use the runtime"))?;
-        let client = match &config.cluster {
-            Some(options) => Some(waybill_client::connect(options).await?.client),
+        let session = match &config.cluster {
+            Some(options) => Some(waybill_client::connect(options).await?),
             None => None,
         };
+        let endpoint = session.as_ref().and_then(|session| api_endpoint(&session.server));
+        let client = session.map(|session| session.client);
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let clock = Arc::clone(&config.clock);
         let recorder =
@@ -111,8 +114,16 @@ impl Node {
         let writer = Writer::new(client.clone(), &tasks, &stop);
         let provenance = Arc::new(Provenance::default());
         let pods = Arc::new(KnownPods::default());
-        let server =
-            start_server(&config, &runtime, &client, &recorder, &pods, &provenance).await?;
+        let metrics = Arc::new(Metrics::new(config.gates));
+        let parts = ServerParts {
+            pods: Arc::clone(&pods) as Arc<dyn PodLookup>,
+            runtime: runtime.clone(),
+            events: Arc::new(Warnings(recorder.clone())),
+            provenance: Arc::new(Origins(Arc::clone(&provenance))),
+            metrics: Arc::clone(&metrics),
+            cluster: client.clone(),
+        };
+        let server = start_server(&config, parts).await?;
         let facts =
             register(&config, &runtime, &client, &recorder, server.address(), &tasks, &stop);
         let facts = facts.await?;
@@ -133,6 +144,8 @@ impl Node {
             prober,
             writer: writer.clone(),
             provenance,
+            metrics,
+            endpoint,
         };
         let around = surroundings(&config, &facts, parts);
         let workers = Workers::new(around);
@@ -197,14 +210,7 @@ fn make_directory(path: &Path) -> Result<(), NodeError> {
         .map_err(|source| NodeError::Directory { path: path.to_owned(), source })
 }
 
-async fn start_server(
-    config: &Config,
-    runtime: &Runtime,
-    client: &Option<Client>,
-    recorder: &Recorder,
-    pods: &Arc<KnownPods>,
-    provenance: &Arc<Provenance>,
-) -> Result<Server, NodeError> {
+async fn start_server(config: &Config, parts: ServerParts) -> Result<Server, NodeError> {
     let server = ServerConfig {
         listen: config.listen,
         serving: config.serving.clone(),
@@ -213,14 +219,6 @@ async fn start_server(
         gates: config.gates,
         exec_env: config.exec_env,
         clock: Arc::clone(&config.clock),
-    };
-    let parts = ServerParts {
-        pods: Arc::clone(pods) as Arc<dyn PodLookup>,
-        runtime: runtime.clone(),
-        events: Arc::new(Warnings(recorder.clone())),
-        provenance: Arc::new(Origins(Arc::clone(provenance))),
-        metrics: Arc::new(Metrics::new(config.gates)),
-        cluster: client.clone(),
     };
     let failed = NodeError::start::<ServerError>("cannot serve the node's API");
     Server::start(server, parts).await.map_err(failed)
@@ -259,16 +257,18 @@ struct Parts {
     prober: Prober,
     writer: Writer,
     provenance: Arc<Provenance>,
+    metrics: Arc<Metrics>,
+    endpoint: Option<ApiEndpoint>,
 }
 
 fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
-    let Parts { runtime, client, recorder, prober, writer, provenance } = parts;
+    let Parts { runtime, client, recorder, prober, writer, provenance, metrics, endpoint } = parts;
     let clock: Clock = Arc::clone(&config.clock);
     let objects: Arc<dyn ObjectSource> = match client {
         Some(client) => Arc::new(CachedObjects::new(ClusterObjects::new(client))),
         None => Arc::new(NoObjects),
     };
-    let node = Arc::new(node_facts(config, facts));
+    let node = Arc::new(node_facts(config, facts, endpoint));
     let directories = config.directories.clone();
     let volumes = Volumes::new(
         directories.clone(),
@@ -303,10 +303,11 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
         recorder,
         prober,
         writer,
+        metrics,
     }
 }
 
-fn node_facts(config: &Config, facts: &Facts) -> NodeFacts {
+fn node_facts(config: &Config, facts: &Facts, endpoint: Option<ApiEndpoint>) -> NodeFacts {
     let allocatable = facts.allocatable.iter();
     NodeFacts {
         name: config.name.clone(),
@@ -314,8 +315,15 @@ fn node_facts(config: &Config, facts: &Facts) -> NodeFacts {
         allocatable: allocatable
             .filter_map(|(name, text)| Some((name.clone(), Quantity::parse(&text.0).ok()?)))
             .collect(),
-        api_endpoint: None,
+        api_endpoint: endpoint,
     }
+}
+
+/// Host and port of a URL.
+fn api_endpoint(url: &str) -> Option<ApiEndpoint> {
+    let url: http::Uri = url.parse().ok()?;
+    let host = url.host()?.trim_matches(['[', ']']).to_owned();
+    Some(ApiEndpoint { host, port: url.port_u16().unwrap_or(HTTPS) })
 }
 
 /// Passes news on to the workers.

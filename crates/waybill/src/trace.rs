@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use jiff::{SignedDuration, Timestamp, ToSpan};
+use jiff::{SignedDuration, Timestamp};
 use waybill_trace::{AuditLog, End, Filter, Processes, Runtime, Trace, join, session_of};
 
 use self::table::Table;
@@ -226,17 +226,16 @@ fn parse_since(text: &str) -> Result<Since, String> {
         return Ok(Since::Time(time));
     }
     let expected = || "expected a number with s, m, h or d, or a time of RFC 3339".to_owned();
-    let (number, unit) = text.split_at(text.len().saturating_sub(1));
-    let number: i64 = number.parse().map_err(|_| expected())?;
-    let span = match unit {
-        "s" => number.seconds(),
-        "m" => number.minutes(),
-        "h" => number.hours(),
-        "d" => (number.saturating_mul(24)).hours(),
+    let mut number = text.chars();
+    let seconds = match number.next_back() {
+        Some('s') => 1,
+        Some('m') => 60,
+        Some('h') => 3_600,
+        Some('d') => 24 * 3_600,
         _ => return Err(expected()),
     };
-    let ago = SignedDuration::try_from(span).map_err(|_| expected())?;
-    if ago.is_negative() { Err(expected()) } else { Ok(Since::Ago(ago)) }
+    let number: u32 = number.as_str().parse().map_err(|_| expected())?;
+    Ok(Since::Ago(SignedDuration::from_secs(i64::from(number) * seconds)))
 }
 
 #[cfg(test)]

@@ -24,8 +24,10 @@ impl Admission {
         change: Change<'_>,
         pod: &mut Value,
     ) -> Result<(), Status> {
+        // The mirror of a static pod has no account: its node started it without asking.
+        let mirror = !at(pod, "/metadata/annotations/kubernetes.io~1config.mirror").is_null();
         let spec = at_mut(pod, "/spec");
-        if !spec.is_object() {
+        if mirror || !spec.is_object() {
             return Ok(());
         }
         let name = match at(spec, "/serviceAccountName").as_str() {

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use tracing::{debug, info, warn};
@@ -18,6 +21,8 @@ const CALM: Duration = Duration::from_secs(10);
 const BUSY: Duration = Duration::from_secs(1);
 /// Before an ended stream of events is opened again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Before a runtime without events is asked again; it may have become a newer one.
+const SELDOM: Duration = Duration::from_secs(60);
 
 /// What somebody who follows a runtime is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,50 +40,42 @@ pub(crate) async fn follow(
     changes: mpsc::Sender<Change>,
     stop: CancellationToken,
 ) {
-    let following = async {
-        let mut look = Look {
-            runtime: runtime.clone(),
-            node,
-            changes: changes.clone(),
-            last: BTreeMap::new(),
-        };
-        let mut told = 0_u64;
-        loop {
-            look.again(&mut told).await;
-            let (events, pause) =
-                match runtime.containers().get_container_events(GetEventsRequest {}).await {
-                    Ok(stream) => (Some(stream.into_inner()), CALM),
-                    Err(status) if status.code() == Code::Unimplemented => (None, BUSY),
-                    Err(status) => {
-                        debug!(code = ?status.code(), "the runtime has no events for us");
-                        (None, BUSY)
+    let (listening, listens) = watch::channel(false);
+    let look =
+        Look { runtime: runtime.clone(), node, changes: changes.clone(), last: BTreeMap::new() };
+    tokio::select! {
+        () = listen(&runtime, &changes, &listening) => {}
+        () = look.from_time_to_time(listens) => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+/// Passes the runtime's events on, for as long as it has any.
+async fn listen(
+    runtime: &Runtime,
+    changes: &mpsc::Sender<Change>,
+    listening: &watch::Sender<bool>,
+) {
+    loop {
+        // Some runtimes do not answer before there is something to tell; they are looked at meanwhile.
+        let ended = match runtime.containers().get_container_events(GetEventsRequest {}).await {
+            Ok(stream) => {
+                let mut events = stream.into_inner();
+                listening.send_replace(true);
+                info!("listening to the runtime's events");
+                loop {
+                    match events.message().await {
+                        Ok(Some(event)) => tell(changes, &event).await,
+                        Ok(None) => break Code::Ok,
+                        Err(status) => break status.code(),
                     }
-                };
-            match events {
-                None => sleep(pause).await,
-                Some(mut events) => {
-                    info!("listening to the runtime's events");
-                    loop {
-                        tokio::select! {
-                            event = events.message() => match event {
-                                Ok(Some(event)) => tell(&changes, &event).await,
-                                Ok(None) => break,
-                                Err(status) => {
-                                    debug!(code = ?status.code(), "the runtime's events ended");
-                                    break;
-                                }
-                            },
-                            () = sleep(pause) => look.again(&mut told).await,
-                        }
-                    }
-                    sleep(AGAIN).await;
                 }
             }
-        }
-    };
-    tokio::select! {
-        () = following => {}
-        () = stop.cancelled() => {}
+            Err(status) => status.code(),
+        };
+        listening.send_replace(false);
+        debug!(code = ?ended, "the runtime tells no events");
+        sleep(if ended == Code::Unimplemented { SELDOM } else { AGAIN }).await;
     }
 }
 
@@ -100,6 +97,19 @@ struct Look {
 }
 
 impl Look {
+    async fn from_time_to_time(mut self, mut listens: watch::Receiver<bool>) {
+        let mut failures = 0;
+        loop {
+            self.again(&mut failures).await;
+            let pause = if *listens.borrow_and_update() { CALM } else { BUSY };
+            tokio::select! {
+                () = sleep(pause) => {}
+                // What happened before the first event is not told by one.
+                _ = listens.changed() => {}
+            }
+        }
+    }
+
     /// Compares the runtime with what it was, and tells what changed.
     async fn again(&mut self, failures: &mut u64) {
         match self.pods().await {

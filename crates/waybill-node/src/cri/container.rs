@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
-use waybill_core::env::{expand::expand, merge::Environment, origin::Origin};
+use waybill_core::env::{expand::expand, merge::Environment};
 use waybill_proto::cri::{
     ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
     Signal,
@@ -115,11 +115,8 @@ fn annotations(
     attempt: u32,
     environment: &Environment,
 ) -> BTreeMap<String, String> {
-    let sensitive: Vec<_> = environment
-        .iter()
-        .filter(|entry| is_sensitive(entry.origin()) || entry.value().is_secret())
-        .map(|entry| entry.name().to_string())
-        .collect();
+    let secret = environment.iter().filter(|entry| entry.value().is_secret());
+    let sensitive: Vec<_> = secret.map(|entry| entry.name().to_string()).collect();
     let mut all = BTreeMap::from([
         (labels::CONTAINER_HASH.to_owned(), container.spec_hash()),
         (labels::RESTART_COUNT.to_owned(), attempt.to_string()),
@@ -140,10 +137,6 @@ fn annotations(
 pub(crate) fn message_path(container: ContainerRef<'_>) -> String {
     let asked = container.to_container().termination_message_path;
     asked.filter(|path| !path.is_empty()).unwrap_or_else(|| MESSAGE_PATH.to_owned())
-}
-
-fn is_sensitive(origin: &Origin) -> bool {
-    matches!(origin, Origin::Secret { .. } | Origin::Csi { .. })
 }
 
 fn stop_signal(spec: &Container) -> Result<Signal, ConfigError> {

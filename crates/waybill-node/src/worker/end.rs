@@ -36,10 +36,9 @@ impl<'a> Ending<'a> {
 
     /// Returns when nothing is left of the pod but its object.
     pub(super) async fn run(self) {
-        let grace = self.wanted.borrow().grace();
-        let (deadline, receiver) = watch::channel(after(grace));
         let mut wanted = self.wanted.clone();
-        wanted.mark_unchanged();
+        let grace = wanted.borrow_and_update().grace();
+        let (deadline, receiver) = watch::channel(after(grace));
         // Whoever asks again may shorten the grace, and never lengthen it.
         let shorten = async {
             while wanted.changed().await.is_ok() {

@@ -84,7 +84,9 @@ impl Surroundings {
         plan: &Plan,
         outcome: &mut Started,
     ) -> Result<(), (&'static str, String)> {
-        self.kill(pod, observed, plan).await;
+        self.kill(pod, observed, plan)
+            .await
+            .map_err(failed("FailedKillPod", "error killing pod"))?;
         for id in &plan.removals {
             self.runtime
                 .remove(id)
@@ -127,8 +129,8 @@ impl Surroundings {
         Ok(())
     }
 
-    /// Kills what must not run on. What cannot be killed is tried again in the next turn.
-    async fn kill(&self, pod: &Pod, observed: &Observed, plan: &Plan) {
+    /// Kills what must not run on.
+    async fn kill(&self, pod: &Pod, observed: &Observed, plan: &Plan) -> Result<(), Status> {
         for kill in &plan.kills {
             let message = match kill.cause {
                 KillCause::LivenessFailed => {
@@ -145,15 +147,9 @@ impl Surroundings {
             let grace = self.probe_grace(pod, &kill.id).unwrap_or_else(|| pod.grace());
             let container = observed.containers.iter().find(|container| container.id == kill.id);
             let Some(container) = container else { continue };
-            if let Err(status) = stop_gracefully(self, pod, observed, container, grace).await {
-                warn!(
-                    container = kill.name,
-                    code = ?status.code(),
-                    reason = status.message(),
-                    "a container does not stop"
-                );
-            }
+            stop_gracefully(self, pod, observed, container, grace).await?;
         }
+        Ok(())
     }
 
     async fn make_sandbox(

@@ -19,6 +19,7 @@ use crate::{
     observed::Observed,
     pod::{ContainerRef, Pod},
     probe::{self, Prober},
+    server::Metrics,
     status::{self, Facts, Failed, Waiting, Writer},
     volume::Volumes,
 };
@@ -38,6 +39,7 @@ pub(crate) struct Surroundings {
     pub(crate) recorder: Recorder,
     pub(crate) prober: Prober,
     pub(crate) writer: Writer,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Surroundings {

@@ -18,6 +18,7 @@ use crate::{
     objects::{NoObjects, ObjectSource},
     pod::PodOrigin,
     probe::Prober,
+    server::Metrics,
     status::Writer,
     volume::Volumes,
 };
@@ -60,6 +61,7 @@ fn workers(fake: &FakeRuntime) -> Workers {
         ),
         recorder,
         writer: Writer::new(None, &tasks, &stop),
+        metrics: Arc::new(Metrics::new(FeatureGates::all_on())),
         runtime,
         directories,
         clock,

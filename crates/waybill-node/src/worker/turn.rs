@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
     sync::{Notify, watch},
-    time::sleep,
+    time::{Instant, sleep, sleep_until},
 };
 use tracing::{Instrument, info_span, warn};
 
@@ -18,7 +18,13 @@ use super::{
     start::{Failure, Started},
     surroundings::Surroundings,
 };
-use crate::{cri::observe::observe, event::Kind, observed::Observed, pod::Pod, status::Waiting};
+use crate::{
+    cri::observe::observe,
+    event::Kind,
+    observed::{Observed, ObservedContainer},
+    pod::Pod,
+    status::Waiting,
+};
 
 /// After the runtime did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -38,6 +44,10 @@ pub(super) struct Worker {
     memory: Memory,
     /// Reasons that events have told of, so that each is told once.
     told: BTreeMap<String, &'static str>,
+    /// When volumes are looked at again.
+    refresh: Instant,
+    /// Since when the pod is about to start, until it has.
+    starting: Option<Instant>,
 }
 
 /// When the next turn is.
@@ -55,8 +65,16 @@ impl Worker {
         wake: Arc<Notify>,
     ) -> Self {
         let around = Arc::clone(&workers.0.around);
-        let memory = Memory::default();
-        Self { workers, around, wanted, wake, memory, told: BTreeMap::new() }
+        Self {
+            workers,
+            around,
+            wanted,
+            wake,
+            memory: Memory::default(),
+            told: BTreeMap::new(),
+            refresh: Instant::now() + REFRESH,
+            starting: None,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -93,20 +111,25 @@ impl Worker {
     }
 
     async fn wait(&mut self, next: Next, pod: &Pod) {
-        let pause = match next {
+        let until = match next {
             Next::Now => return,
-            Next::After(pause) => pause,
-            Next::Woken => REFRESH,
+            Next::After(pause) => Some(Instant::now() + pause),
+            Next::Woken => None,
         };
-        tokio::select! {
-            () = sleep(pause.min(REFRESH)) => {
-                if pause >= REFRESH {
+        loop {
+            let sooner = until.map_or(self.refresh, |until| until.min(self.refresh));
+            tokio::select! {
+                () = sleep_until(sooner) => {
+                    if until == Some(sooner) {
+                        return;
+                    }
                     self.around.refresh_volumes(pod).await;
+                    self.refresh = Instant::now() + REFRESH;
                 }
+                () = self.wake.notified() => return,
+                // The sender lives as long as the entry, which only this worker removes.
+                _ = self.wanted.changed() => return,
             }
-            () = self.wake.notified() => {}
-            // The sender lives as long as the entry, which only this worker removes.
-            _ = self.wanted.changed() => {}
         }
     }
 
@@ -156,10 +179,14 @@ impl Worker {
         }
         let paused = self.memory.not_before(WHOLE_POD, now).map(|(until, _)| until);
         let idle = plan.kills.is_empty() && plan.starts.is_empty();
-        if idle || (plan.kills.is_empty() && paused.is_some()) {
+        if idle || paused.is_some() {
             self.publish(pod, &observed, &plan.waiting, None);
+            self.measure(pod, &observed);
             prune::prune(&self.around, pod, &observed).await;
             return next(plan.wake_at.into_iter().chain(paused).min(), now);
+        }
+        if matches!(plan.sandbox, SandboxPlan::Make { .. }) {
+            self.starting.get_or_insert_with(Instant::now);
         }
         let outcome = self.act_and_tell(pod, &observed, &plan).await;
         self.remember(pod, &plan, outcome);
@@ -185,6 +212,16 @@ impl Worker {
                     }
                 }
             }
+        }
+    }
+
+    /// Tells the metrics how long the start of the pod took, once.
+    fn measure(&mut self, pod: &Pod, observed: &Observed) {
+        let runs = |name| observed.latest(name).is_some_and(ObservedContainer::is_running);
+        if pod.regular().all(|container| runs(container.name()))
+            && let Some(starting) = self.starting.take()
+        {
+            self.around.metrics.pod_started(starting.elapsed());
         }
     }
 

@@ -18,6 +18,7 @@ use tokio::{
     net::TcpStream,
     sync::{broadcast, watch},
 };
+use tokio_util::sync::CancellationToken;
 
 use self::container::Entry;
 pub use self::exec::{Session, SessionProcess};
@@ -46,6 +47,14 @@ pub struct Engine {
     entries: Mutex<HashMap<String, Arc<Entry>>>,
     sessions: Sessions,
     exits: broadcast::Sender<(String, Exit)>,
+    /// Cancelled when the engine is dropped: connections to monitors end with it.
+    gone: CancellationToken,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.gone.cancel();
+    }
 }
 
 impl Engine {
@@ -62,6 +71,7 @@ impl Engine {
             hierarchies,
             entries: Mutex::default(),
             exits: broadcast::channel(EXITS).0,
+            gone: CancellationToken::new(),
         });
         engine.recover().await?;
         Ok(engine)

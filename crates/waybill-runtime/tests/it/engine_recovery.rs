@@ -153,7 +153,11 @@ async fn runtimes_that_die_at_any_moment_leave_nothing() {
         lab.start_runtime().await;
         let engine = lab.engine();
         match engine.state(&id) {
-            Ok(State::Created) => engine.kill_all(&id).await.unwrap(),
+            // Its start may be on the way.
+            Ok(State::Created) => {
+                engine.kill_all(&id).await.unwrap();
+                engine.wait(&id).await.unwrap();
+            }
             Ok(State::Running { .. }) => assert_eq!(engine.wait(&id).await.unwrap().code, 6),
             Ok(State::Exited(_)) | Err(_) => {}
         }

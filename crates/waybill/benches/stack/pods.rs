@@ -10,7 +10,7 @@ use serde_json::json;
 use waybill_client::Options;
 
 /// The image that every stack brings.
-const IMAGE: &str = "busybox";
+const IMAGE: &str = "waybill.dev/busybox:1";
 
 pub(crate) struct Pods(Api<Pod>);
 

@@ -5,8 +5,14 @@
 
 use serde_json::Value;
 
-use super::graph::{NodeGraph, ObjectName, text};
+use super::{
+    graph::{NodeGraph, ObjectName, text},
+    references::{Reference, references},
+};
 use crate::request::ResourceTarget;
+
+/// What a node marks the API object of a static pod with.
+const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
 
 impl NodeGraph {
     /// Checks the body of a create that [`NodeGraph::node_may`] allowed to `node`.
@@ -27,6 +33,7 @@ impl NodeGraph {
             ("coordination.k8s.io", "leases", "") if name != node => {
                 Err(NodeRestrictionError::OtherLease)
             }
+            ("", "pods", "") => check_mirror(node, object),
             ("", "serviceaccounts", "token") => self.check_token(node, &target.namespace, object),
             _ => Ok(()),
         }
@@ -55,6 +62,36 @@ impl NodeGraph {
     }
 }
 
+/// A node creates pods only to show its static ones. Such a pod is the node's own, and refers to nothing that
+/// the node could then ask for.
+fn check_mirror(node: &str, pod: &Value) -> Result<(), NodeRestrictionError> {
+    let refuse = |refusal: fn(String) -> NodeRestrictionError| Err(refusal(node.to_owned()));
+    if text(pod, MIRROR).is_empty() {
+        return refuse(NodeRestrictionError::PodWithoutMirrorMark);
+    }
+    if text(pod, "/spec/nodeName") != node {
+        return refuse(NodeRestrictionError::PodOfOtherNode);
+    }
+    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let is_node = |owner: &Value| {
+        text(owner, "/apiVersion") == "v1"
+            && text(owner, "/kind") == "Node"
+            && text(owner, "/name") == node
+            && owner.get("controller") == Some(&Value::Bool(true))
+            && owner.get("blockOwnerDeletion") != Some(&Value::Bool(true))
+    };
+    if !matches!(owners.map(Vec::as_slice), Some([owner]) if is_node(owner)) {
+        return refuse(NodeRestrictionError::PodOfOtherOwner);
+    }
+    match references(pod).first() {
+        Some(Reference::ConfigMap(_)) => refuse(NodeRestrictionError::PodWithConfigMap),
+        Some(Reference::ProviderClass(_)) => refuse(NodeRestrictionError::PodWithProviderClass),
+        Some(Reference::Secret(_)) => refuse(NodeRestrictionError::PodWithSecret),
+        Some(Reference::ServiceAccount(_)) => refuse(NodeRestrictionError::PodWithServiceAccount),
+        None => Ok(()),
+    }
+}
+
 /// Why a node may not create this object; each is the detail of a 403, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -65,6 +102,29 @@ pub(crate) enum NodeRestrictionError {
     /// Another node.
     #[error("node {node:?} is not allowed to modify node {other:?}")]
     OtherNode { node: String, other: String },
+    /// A pod that is meant for another node.
+    #[error("node {0:?} can only create pods with spec.nodeName set to itself")]
+    PodOfOtherNode(String),
+    /// A pod that does not go when its node does.
+    #[error("node {0:?} can only create pods with an owner reference set to itself")]
+    PodOfOtherOwner(String),
+    /// A pod that refers to what the node could then read.
+    #[error("node {0:?} can not create pods that reference configmaps")]
+    PodWithConfigMap(String),
+    /// A pod that refers to what the node could then use.
+    #[error("node {0:?} can not create pods that reference providerclasses")]
+    PodWithProviderClass(String),
+    /// A pod that refers to what the node could then read.
+    #[error("node {0:?} can not create pods that reference secrets")]
+    PodWithSecret(String),
+    /// A pod whose account the node could then act as.
+    #[error("node {0:?} can not create pods that reference a service account")]
+    PodWithServiceAccount(String),
+    /// A pod that is no mirror.
+    #[error(
+        "pod does not have \"kubernetes.io/config.mirror\" annotation, node {0:?} can only create mirror pods"
+    )]
+    PodWithoutMirrorMark(String),
     /// The pod runs elsewhere, or is another one of the same name.
     #[error("node requested token bound to a pod scheduled on a different node")]
     TokenOfOtherNode,
@@ -106,6 +166,61 @@ mod tests {
         check(lease, &named("m"), &Err(NodeRestrictionError::OtherLease));
         check(lease, &json!({}), &Err(NodeRestrictionError::OtherLease));
         check("ns/events", &named("any"), &Ok(()));
+    }
+
+    #[test]
+    fn a_node_creates_mirrors_of_its_static_pods_only() {
+        let mirror = json!({
+            "metadata": {
+                "name": "p", "namespace": "ns",
+                "annotations": {"kubernetes.io/config.mirror": "x"},
+                "ownerReferences": [{
+                    "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u",
+                    "controller": true,
+                }],
+            },
+            "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+        });
+        check("ns/pods", &mirror, &Ok(()));
+        let node = || "n".to_owned();
+        for (path, value, expected) in [
+            (
+                "/metadata/annotations",
+                json!({}),
+                NodeRestrictionError::PodWithoutMirrorMark(node()),
+            ),
+            ("/metadata/ownerReferences", json!([]), NodeRestrictionError::PodOfOtherOwner(node())),
+            (
+                "/metadata/ownerReferences/0/name",
+                json!("m"),
+                NodeRestrictionError::PodOfOtherOwner(node()),
+            ),
+            (
+                "/metadata/ownerReferences/0/controller",
+                json!(false),
+                NodeRestrictionError::PodOfOtherOwner(node()),
+            ),
+            ("/spec/nodeName", json!("m"), NodeRestrictionError::PodOfOtherNode(node())),
+            (
+                "/spec/containers/0",
+                json!({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}),
+                NodeRestrictionError::PodWithSecret(node()),
+            ),
+            (
+                "/spec/containers/0",
+                json!({"envFrom": [{"configMapRef": {"name": "s"}}]}),
+                NodeRestrictionError::PodWithConfigMap(node()),
+            ),
+            (
+                "/spec",
+                json!({"nodeName": "n", "serviceAccountName": "sa"}),
+                NodeRestrictionError::PodWithServiceAccount(node()),
+            ),
+        ] {
+            let mut other = mirror.clone();
+            *other.pointer_mut(path).unwrap() = value;
+            check("ns/pods", &other, &Err(expected));
+        }
     }
 
     #[test]

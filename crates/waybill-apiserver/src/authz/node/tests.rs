@@ -136,7 +136,6 @@ fn pods_are_the_nodes_own() {
         check(verb, "ns/pods/status:q", UNRELATED);
     }
     for (verb, target) in [
-        ("create", "ns/pods"),
         ("update", "ns/pods:p"),
         ("patch", "ns/pods:p"),
         ("deletecollection", "ns/pods"),

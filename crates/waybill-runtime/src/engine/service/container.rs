@@ -156,9 +156,12 @@ impl Engine {
         client: Arc<Client>,
         mut reader: Reader,
     ) -> JoinHandle<()> {
-        let engine = self.me.clone();
+        let (engine, gone) = (self.me.clone(), self.gone.clone());
         tokio::spawn(async move {
-            while let Some(message) = client.receive(&mut reader).await {
+            while let Some(message) = tokio::select! {
+                message = client.receive(&mut reader) => message,
+                () = gone.cancelled() => return,
+            } {
                 let Some(engine) = engine.upgrade() else { return };
                 engine.hear(&entry, message);
             }
