@@ -14,7 +14,7 @@ use std::{
 use crate::program::KUBECTL;
 
 /// Longer than anything takes that a test waits for, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A kubectl that talks to one cluster.
 #[derive(Clone, Debug)]

@@ -32,8 +32,6 @@ pub struct Setup {
     flags: Vec<String>,
     /// Of the API server, the same after each start.
     port: u16,
-    /// Whether pods must use the machine's network, because the runtime has no other for them.
-    host_network: bool,
 }
 
 /// A cluster that runs. Killed on drop; [`Stack::stop`] is the polite way, and looks for left-overs.
@@ -50,20 +48,13 @@ impl Setup {
     /// The stack of `binary`, on free ports.
     pub fn new(binary: &str) -> Self {
         let [port] = port::lasting();
-        Self { binary: binary.into(), flags: Vec::new(), port, host_network: false }
+        Self { binary: binary.into(), flags: Vec::new(), port }
     }
 
     /// The same with another flag.
     #[must_use]
     pub fn flag(mut self, flag: impl Into<String>) -> Self {
         self.flags.push(flag.into());
-        self
-    }
-
-    /// The same for a runtime that has no network for pods but the machine's.
-    #[must_use]
-    pub fn on_the_hosts_network(mut self) -> Self {
-        self.host_network = true;
         self
     }
 
@@ -121,11 +112,6 @@ impl Stack {
     /// A directory that ends with the stack.
     pub fn dir(&self) -> &Path {
         self.dir.path()
-    }
-
-    /// Whether pods must use the machine's network.
-    pub fn host_network(&self) -> bool {
-        self.setup.host_network
     }
 
     /// Our own program, with the kubeconfig of the stack.

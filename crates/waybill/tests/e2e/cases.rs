@@ -25,7 +25,6 @@ pub(crate) const ALL: &[Case] = &[
     ("ephemeral containers", shapes::ephemeral_containers),
     ("users and groups", shapes::users_and_groups),
     ("every volume", volumes::every_volume),
-    ("volumes follow their objects", volumes::volumes_follow_their_objects),
     ("sub-paths", volumes::sub_paths),
     ("every source of variables", environment::every_source),
     ("env files", environment::env_files),
@@ -42,21 +41,19 @@ pub(crate) const ALL: &[Case] = &[
 ];
 
 /// A pod that a second is enough for to end. `spec` is YAML, two blanks deep.
-fn pod(stack: &Stack, name: &str, spec: &str) -> String {
-    let network = stack.host_network();
+fn pod(name: &str, spec: &str) -> String {
     format!(
         "apiVersion: v1
 kind: Pod
 metadata: {{name: {name}, labels: {{case: {name}}}}}
 spec:
-  hostNetwork: {network}
   terminationGracePeriodSeconds: 1
 {spec}"
     )
 }
 
 /// One container that runs a line of shell.
-fn shell(stack: &Stack, name: &str, script: &str) -> String {
+fn shell(name: &str, script: &str) -> String {
     let container = format!(
         "  containers:
   - name: main
@@ -64,7 +61,7 @@ fn shell(stack: &Stack, name: &str, script: &str) -> String {
     command: [sh, -c, {script:?}]
 "
     );
-    pod(stack, name, &container)
+    pod(name, &container)
 }
 
 /// Applies a pod and waits until it is ready.

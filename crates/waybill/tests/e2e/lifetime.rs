@@ -72,6 +72,32 @@ fn containers_outlive_a_killed_stack_and_the_next_one_takes_them_over() {
     stack.stop();
 }
 
+/// Within the minute in which kubelets do it.
+#[test]
+fn a_volume_follows_its_object() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let kubectl = stack.kubectl();
+    let map = |text: &str| {
+        kubectl.apply(&format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: follow}}, data: {{a: {text}}}}}"
+        ));
+    };
+    map("old");
+    kubectl.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: follow}}, spec: {{
+            terminationGracePeriodSeconds: 1,
+            volumes: [{{name: v, configMap: {{name: follow}}}}],
+            containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600'],
+                volumeMounts: [{{name: v, mountPath: /v}}]}}]}}}}"
+    ));
+    kubectl.line("wait --for=condition=Ready pod/follow --timeout=60s").succeeds();
+    kubectl.line("exec follow -- cat /v/a").prints("old");
+    map("new");
+    kubectl.eventually("exec follow -- cat /v/a", "new");
+    kubectl.line("delete pod follow").succeeds();
+    stack.stop();
+}
+
 #[test]
 fn a_state_directory_is_for_one_stack() {
     let Some(stack) = Setup::new(BINARY).start() else { return };

@@ -48,7 +48,7 @@ fn on_containerd() -> Option<(Containerd, Stack)> {
     let containerd = Containerd::start(IMAGE)?;
     containerd.import(&image(busybox));
     let socket = format!("--runtime=unix://{}", containerd.socket().display());
-    let stack = Setup::new(BINARY).flag(socket).on_the_hosts_network().start()?;
+    let stack = Setup::new(BINARY).flag(socket).start()?;
     Some((containerd, stack))
 }
 

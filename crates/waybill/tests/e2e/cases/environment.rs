@@ -41,7 +41,7 @@ stringData: {token: t0ken}
     - {{name: 'strange name.1', value: relaxed}}
 "
     );
-    start(stack, "sources", &pod(stack, "sources", &spec));
+    start(stack, "sources", &pod("sources", &spec));
     let seen = kubectl.line("exec sources -- cat /proc/1/environ");
     let seen: Vec<&str> = seen.succeeds().stdout.split('\0').collect();
     for wanted in [
@@ -80,7 +80,7 @@ pub(super) fn env_files(stack: &Stack) {
 "
     );
     // An old kubectl does not know the field, and the server is asked alone.
-    let manifest = pod(stack, "env-files", &spec);
+    let manifest = pod("env-files", &spec);
     let kubectl = stack.kubectl();
     kubectl.with_input(&["apply", "--validate=false", "-f", "-"], &manifest).succeeds();
     ready(stack, "env-files");
@@ -97,7 +97,7 @@ pub(super) fn a_missing_source(stack: &Stack) {
 "
     );
     let kubectl = stack.kubectl();
-    kubectl.apply(&pod(stack, "missing", &spec));
+    kubectl.apply(&pod("missing", &spec));
     let waiting = "get pod missing -o jsonpath={.status.containerStatuses[0].state.waiting.reason}";
     kubectl.eventually(waiting, "CreateContainerConfigError");
     let message =

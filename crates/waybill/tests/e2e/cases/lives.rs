@@ -22,7 +22,7 @@ pub(super) fn restart_policies(stack: &Stack) {
     volumeMounts: [{{name: v, mountPath: /v}}]
 "
         );
-        kubectl.apply(&pod(stack, name, &spec));
+        kubectl.apply(&pod(name, &spec));
     };
     of("never", "Never", "echo dying words > /dev/termination-log; exit 3");
     of("succeeds", "Never", "true");
@@ -54,7 +54,7 @@ pub(super) fn restart_policies(stack: &Stack) {
 
 pub(super) fn crash_loops_back_off(stack: &Stack) {
     let kubectl = stack.kubectl();
-    kubectl.apply(&shell(stack, "crash", "echo run; exit 1"));
+    kubectl.apply(&shell("crash", "echo run; exit 1"));
     let reason = "get pod crash -o jsonpath={.status.containerStatuses[0].state.waiting.reason}";
     kubectl.eventually(reason, "CrashLoopBackOff");
     kubectl.line("get pod crash").shows(&["CrashLoopBackOff"]);
@@ -73,7 +73,7 @@ pub(super) fn probes(stack: &Stack) {
     livenessProbe: {{exec: {{command: [test, '!', -e, /dead]}}, periodSeconds: 1, failureThreshold: 1}}
 "
     );
-    start(stack, "probes", &pod(stack, "probes", &spec));
+    start(stack, "probes", &pod("probes", &spec));
     let kubectl = stack.kubectl();
     let ready_now = "get pod probes -o jsonpath={.status.containerStatuses[0].ready}";
     kubectl.line("exec probes -- touch /busy").succeeds();
@@ -104,7 +104,7 @@ pub(super) fn probes_of_ports(stack: &Stack) {
     readinessProbe: {{httpGet: {{host: 127.0.0.1, port: {other}, path: /}}, periodSeconds: 1}}
 "
     );
-    let manifest = pod(stack, "ports", &spec).replace("hostNetwork: false", "hostNetwork: true");
+    let manifest = pod("ports", &format!("  hostNetwork: true\n{spec}"));
     let kubectl = stack.kubectl();
     kubectl.apply(&manifest);
     let of = |name: &str| {
@@ -136,8 +136,7 @@ pub(super) fn hooks(stack: &Stack) {
 ",
         shared.display()
     );
-    let manifest =
-        pod(stack, "hooks", &spec).replace("GracePeriodSeconds: 1", "GracePeriodSeconds: 20");
+    let manifest = pod("hooks", &spec).replace("GracePeriodSeconds: 1", "GracePeriodSeconds: 20");
     start(stack, "hooks", &manifest);
     gone(stack, "hooks");
     let order = fs::read_to_string(shared.join("order")).unwrap();
@@ -148,7 +147,7 @@ pub(super) fn deletion(stack: &Stack) {
     let kubectl = stack.kubectl();
     let polite = "trap 'exit 0' TERM; while true; do sleep 0.1; done";
     let patient = |name: &str, script: &str| {
-        let manifest = shell(stack, name, script);
+        let manifest = shell(name, script);
         start(stack, name, &manifest.replace("GracePeriodSeconds: 1", "GracePeriodSeconds: 50"));
     };
     patient("polite", polite);

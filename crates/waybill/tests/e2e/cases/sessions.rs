@@ -18,7 +18,7 @@ use waybill_testkit::{
 use super::{ended, gone, pod, ready, shell, start};
 
 pub(super) fn apply_get_describe(stack: &Stack) {
-    let manifest = shell(stack, "plain", "echo hello; sleep 3600");
+    let manifest = shell("plain", "echo hello; sleep 3600");
     let kubectl = stack.kubectl();
     kubectl.with_input(&["apply", "-f", "-"], &manifest).prints("pod/plain created");
     ready(stack, "plain");
@@ -43,7 +43,7 @@ pub(super) fn apply_get_describe(stack: &Stack) {
 pub(super) fn logs(stack: &Stack) {
     let script = "for i in 1 2 3; do echo line $i; done; echo oops >&2; until [ -e /go ]; do sleep 0.1; done; \
                   echo last";
-    start(stack, "logs", &shell(stack, "logs", script));
+    start(stack, "logs", &shell("logs", script));
     let kubectl = stack.kubectl();
     kubectl.eventually_shows("logs logs", "oops");
     kubectl.line("logs logs --tail=2").prints("line 3\noops");
@@ -60,7 +60,7 @@ pub(super) fn logs(stack: &Stack) {
 }
 
 pub(super) fn exec(stack: &Stack) {
-    start(stack, "exec", &shell(stack, "exec", "sleep 3600"));
+    start(stack, "exec", &shell("exec", "sleep 3600"));
     let kubectl = stack.kubectl();
     let run = |script: &str| kubectl.run(&["exec", "exec", "--", "sh", "-c", script]);
     run("echo out; echo err >&2").prints("out");
@@ -77,7 +77,7 @@ pub(super) fn exec(stack: &Stack) {
 
 /// Both ends have a terminal, and the size of one follows the other.
 pub(super) fn exec_on_a_terminal(stack: &Stack) {
-    start(stack, "tty", &shell(stack, "tty", "sleep 3600"));
+    start(stack, "tty", &shell("tty", "sleep 3600"));
     let wait = "until [ \"$(stty size)\" = \"$size\" ]; do sleep 0.05; done; stty size";
     let inside = format!(
         "size=\"33 101\"; {wait}; size=\"44 155\"; {wait}; \
@@ -107,7 +107,7 @@ pub(super) fn attach(stack: &Stack) {
     command: [sh, -c, 'while read line; do echo \"got $line\"; done; echo over']
 "
     );
-    start(stack, "attach", &pod(stack, "attach", &spec));
+    start(stack, "attach", &pod("attach", &spec));
     let mut attached = stack.kubectl().follow(&["attach", "-i", "attach"]);
     attached.input().write_all(b"one\n").unwrap();
     attached.wait_for("got one");
@@ -119,7 +119,7 @@ pub(super) fn attach(stack: &Stack) {
 }
 
 pub(super) fn cp(stack: &Stack) {
-    start(stack, "cp", &shell(stack, "cp", "sleep 3600"));
+    start(stack, "cp", &shell("cp", "sleep 3600"));
     let content: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
     let (there, back) = (stack.dir().join("cp-there"), stack.dir().join("cp-back"));
     fs::write(&there, &content).unwrap();
@@ -135,7 +135,7 @@ pub(super) fn port_forward(stack: &Stack) {
     let script = format!(
         "mkdir /www; echo served > /www/index.html; exec httpd -f -p 127.0.0.1:{inside} -h /www"
     );
-    start(stack, "forward", &shell(stack, "forward", &script));
+    start(stack, "forward", &shell("forward", &script));
     let target = format!(":{inside}");
     let forwarding = stack.kubectl().follow(&["port-forward", "pod/forward", &target]);
     let line = forwarding.wait_for("Forwarding from 127.0.0.1:");

@@ -34,7 +34,7 @@ pub(super) fn init_containers_and_sidecars(stack: &Stack) {
     volumeMounts: *mounts
 "
     );
-    start(stack, "shapes", &pod(stack, "shapes", &spec));
+    start(stack, "shapes", &pod("shapes", &spec));
     let kubectl = stack.kubectl();
     kubectl.line("logs shapes -c main").prints("first\nbeside\nsecond");
     kubectl.line("get pod shapes").shows(&["shapes 3/3 Running"]);
@@ -51,7 +51,7 @@ pub(super) fn init_containers_and_sidecars(stack: &Stack) {
   containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]
 "
     );
-    kubectl.apply(&pod(stack, "bad-init", &failing));
+    kubectl.apply(&pod("bad-init", &failing));
     ended(stack, "bad-init", "Failed");
     kubectl.line("get pod bad-init").shows(&["bad-init 0/1 Init:Error"]);
 }
@@ -62,7 +62,7 @@ pub(super) fn images_that_are_not_there(stack: &Stack) {
         let container = format!(
             "  containers: [{{name: main, image: '{image}', imagePullPolicy: {policy}, command: ['true']}}]\n"
         );
-        kubectl.apply(&pod(stack, name, &container));
+        kubectl.apply(&pod(name, &container));
         format!("get pod {name} -o jsonpath={{.status.containerStatuses[0].state.waiting.reason}}")
     };
     let never = of("never-pull", "localhost:1/none:1", "Never");
@@ -73,7 +73,7 @@ pub(super) fn images_that_are_not_there(stack: &Stack) {
 }
 
 pub(super) fn ephemeral_containers(stack: &Stack) {
-    start(stack, "patient", &shell(stack, "patient", "sleep 3600"));
+    start(stack, "patient", &shell("patient", "sleep 3600"));
     let kubectl = stack.kubectl();
     let image = format!("--image={IMAGE}");
     let script = "echo looking at $(hostname); sleep 3600";
@@ -99,13 +99,12 @@ pub(super) fn users_and_groups(stack: &Stack) {
     volumeMounts: [{{name: v, mountPath: /v}}]
 "
     );
-    start(stack, "users", &pod(stack, "users", &spec));
+    start(stack, "users", &pod("users", &spec));
     let kubectl = stack.kubectl();
     kubectl.eventually_shows("logs users", "1234\n2345\n2345 3456\n3456");
     kubectl.line("exec users -- pwd").prints("/tmp");
     kubectl.line("exec users -- touch /x").fails(1, "Read-only file system");
     let refused = pod(
-        stack,
         "root-user",
         &format!(
             "  containers: [{{name: main, image: '{IMAGE}', securityContext: {{runAsNonRoot: true}}, command: ['true']}}]\n"

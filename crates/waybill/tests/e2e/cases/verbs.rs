@@ -19,7 +19,7 @@ pub(super) fn our_own_verbs(stack: &Stack) {
     let run = |line: &str| waybill(stack, &line.split_whitespace().collect::<Vec<_>>(), "");
     let manifest = format!(
         "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: verbs}}, data: {{a: b}}}}\n---\n{}",
-        shell(stack, "verbs", "echo one; echo two; sleep 3600")
+        shell("verbs", "echo one; echo two; sleep 3600")
     );
     let file = stack.dir().join("verbs.yaml");
     fs::write(&file, &manifest).unwrap();
@@ -67,7 +67,7 @@ stringData: {key: hidden-value}
     - {{name: S, valueFrom: {{secretKeyRef: {{name: origins, key: key}}}}}}
 "
     );
-    start(stack, "origins", &pod(stack, "origins", &spec));
+    start(stack, "origins", &pod("origins", &spec));
     let table = waybill(stack, &["env", "origins"], "");
     table.shows(&[
         "NAME FROM OVERRIDES",
@@ -76,6 +76,8 @@ stringData: {key: hidden-value}
     ]);
     let json = waybill(stack, &["env", "origins", "-o", "json"], "");
     let json: serde_json::Value = serde_json::from_str(&json.succeeds().stdout).unwrap();
-    assert_eq!(json[1]["origin"]["kind"], "secret");
+    let variables = json.as_array().unwrap();
+    let secret = variables.iter().find(|variable| variable["name"] == "S").unwrap();
+    assert_eq!(secret["origin"]["kind"], "secret");
     assert!(!json.to_string().contains("hidden-value") && !table.stdout.contains("hidden-value"));
 }

@@ -55,7 +55,7 @@ pub(super) fn every_volume(stack: &Stack) {
     );
     let kubectl = stack.kubectl();
     kubectl.apply(OBJECTS);
-    start(stack, "volumes", &pod(stack, "volumes", &spec));
+    start(stack, "volumes", &pod("volumes", &spec));
     let run = |script: &str| kubectl.run(&["exec", "volumes", "--", "sh", "-c", script]);
     run("cat /settings/sub/a; ls /settings").prints("from the ConfigMapsub");
     run("stat -L -c %a /settings/sub/a").prints("440");
@@ -72,29 +72,6 @@ pub(super) fn every_volume(stack: &Stack) {
     run("touch /secret/x").fails(1, "Read-only");
     // Every pod can talk to its API server.
     run("ls /var/run/secrets/kubernetes.io/serviceaccount").prints("ca.crt\nnamespace\ntoken");
-}
-
-pub(super) fn volumes_follow_their_objects(stack: &Stack) {
-    let kubectl = stack.kubectl();
-    let map = |text: &str| {
-        kubectl.apply(&format!(
-            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: follow}}, data: {{a: {text}}}}}"
-        ));
-    };
-    map("old");
-    let spec = format!(
-        "  volumes: [{{name: v, configMap: {{name: follow}}}}]
-  containers:
-  - name: main
-    image: {IMAGE}
-    command: [sleep, '3600']
-    volumeMounts: [{{name: v, mountPath: /v}}]
-"
-    );
-    start(stack, "follow", &pod(stack, "follow", &spec));
-    kubectl.line("exec follow -- cat /v/a").prints("old");
-    map("new");
-    kubectl.eventually("exec follow -- cat /v/a", "new");
 }
 
 pub(super) fn sub_paths(stack: &Stack) {
@@ -116,12 +93,12 @@ pub(super) fn sub_paths(stack: &Stack) {
     - {{name: v, mountPath: /expanded, subPathExpr: $(DIR)}}
 "
     );
-    start(stack, "sub", &pod(stack, "sub", &spec));
+    start(stack, "sub", &pod("sub", &spec));
     let kubectl = stack.kubectl();
     kubectl.line("exec sub -- cat /sub/f /file /expanded/f").prints("in\nin\nin");
     // A link that leads out of the volume leads nowhere near the machine's files.
     let evil = spec.replace("subPath: d}", "subPath: evil}").replace("name: sub", "name: evil");
-    kubectl.apply(&pod(stack, "evil", &evil));
+    kubectl.apply(&pod("evil", &evil));
     let state = "get pod evil -o jsonpath={.status.containerStatuses[0].state.waiting.reason}";
     kubectl.eventually(state, "CreateContainerConfigError");
 }
