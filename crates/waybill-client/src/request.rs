@@ -27,6 +27,7 @@ pub enum Applied {
 const AS_TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json";
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
+const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
 impl Requests {
     /// Requests of this client.
@@ -104,8 +105,14 @@ impl Requests {
             }
             Err(error) => return Err(error),
         };
-        let patch = Some((MERGE_PATCH, manifest));
-        let after = self.send(Method::PATCH, &path, JSON, patch).await?;
+        // Lists of a kind that the server knows are merged by their keys, others are replaced.
+        let patch = Some((STRATEGIC_PATCH, manifest));
+        let after = match self.send(Method::PATCH, &path, JSON, patch).await {
+            Err(RequestError::Refused { code: 415, .. }) => {
+                self.send(Method::PATCH, &path, JSON, Some((MERGE_PATCH, manifest))).await?
+            }
+            other => other?,
+        };
         let version = |object: &Value| object.pointer("/metadata/resourceVersion").cloned();
         let same = version(&before) == version(&after);
         Ok(if same { Applied::Unchanged } else { Applied::Configured })

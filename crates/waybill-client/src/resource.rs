@@ -1,5 +1,7 @@
 //! What an API server serves, and how its users call it.
 
+use futures_util::future::try_join_all;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::{Client, core::discovery::v2::APIGroupDiscoveryList};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -75,11 +77,25 @@ impl Resource {
 pub struct Resources(Vec<Resource>);
 
 impl Resources {
-    /// Asks the API server, which must know aggregated discovery, as all do since 1.27.
+    /// Asks the API server: at once if it knows aggregated discovery, and otherwise version by version.
     pub async fn fetch(client: &Client) -> Result<Self, RequestError> {
         let core = client.list_core_api_versions_aggregated().await.map_err(RequestError::of)?;
+        if core.items.is_empty() {
+            return Self::fetch_plain(client).await;
+        }
         let groups = client.list_api_groups_aggregated().await.map_err(RequestError::of)?;
         Ok(Self(resources_in(core).chain(resources_in(groups)).collect()))
+    }
+
+    async fn fetch_plain(client: &Client) -> Result<Self, RequestError> {
+        let core = client.list_core_api_versions().await.map_err(RequestError::of)?;
+        let groups = client.list_api_groups().await.map_err(RequestError::of)?;
+        let lists = core.versions.iter().map(|version| client.list_core_api_resources(version));
+        let mut found = try_join_all(lists).await.map_err(RequestError::of)?;
+        let versions = groups.groups.iter().flat_map(|group| &group.versions);
+        let lists = versions.map(|it| client.list_api_group_resources(&it.group_version));
+        found.extend(try_join_all(lists).await.map_err(RequestError::of)?);
+        Ok(Self(found.into_iter().flat_map(listed).collect()))
     }
 
     /// The resource that a user means by `word`: `pods`, `pod`, `po`, `Pod` or `roles.rbac.authorization.k8s.io`.
@@ -107,6 +123,28 @@ impl Resources {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|resource| resource.plural.as_str())
     }
+}
+
+fn listed(list: APIResourceList) -> impl Iterator<Item = Resource> {
+    let (group, version) = match list.group_version.split_once('/') {
+        Some((group, version)) => (group.to_owned(), version.to_owned()),
+        None => (String::new(), list.group_version),
+    };
+    // A part of another resource has a slash in its name.
+    let whole = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+    whole.map(move |resource| Resource {
+        group: group.clone(),
+        version: version.clone(),
+        kind: resource.kind,
+        singular: if resource.singular_name.is_empty() {
+            resource.name.clone()
+        } else {
+            resource.singular_name
+        },
+        plural: resource.name,
+        short_names: resource.short_names.unwrap_or_default(),
+        namespaced: resource.namespaced,
+    })
 }
 
 fn resources_in(list: APIGroupDiscoveryList) -> impl Iterator<Item = Resource> {
@@ -179,6 +217,18 @@ mod tests {
         assert_eq!(resources.named("pods"), None);
         assert_eq!(resources.of_kind("events.k8s.io/v1", "Event").unwrap().group, "events.k8s.io");
         assert_eq!(resources.of_kind("events.k8s.io/v2", "Event"), None);
+    }
+
+    #[test]
+    fn plain_lists_say_the_same() {
+        let list = json!({"groupVersion": "events.k8s.io/v1", "resources": [
+            {"name": "events", "singularName": "event", "namespaced": true, "kind": "Event",
+             "verbs": ["get"]},
+            {"name": "events/status", "singularName": "", "namespaced": true, "kind": "Event",
+             "verbs": ["get"]},
+        ]});
+        let found: Vec<_> = listed(serde_json::from_value(list).unwrap()).collect();
+        assert_eq!(found, [resources().named("events.events.k8s.io").unwrap().clone()]);
     }
 
     #[test]

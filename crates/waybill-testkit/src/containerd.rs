@@ -1,8 +1,8 @@
 //! Stock containerd: found, started in a directory of its own, and stopped.
 
 use std::{
-    env, fs,
-    os::unix::net::UnixStream,
+    env, fs, io,
+    os::unix::{fs::PermissionsExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -19,7 +19,7 @@ use crate::{
 /// Longer than containerd needs to open its socket, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A containerd with its CRI plugin, and no network plugins. Stopped on drop.
+/// A containerd with its CRI plugin, and a network of loopback alone. Stopped on drop.
 #[derive(Debug)]
 pub struct Containerd {
     // Before the directory, which it uses.
@@ -37,6 +37,7 @@ impl Containerd {
         let directory = tempfile::tempdir().expect("the temporary directory is writable");
         let config = directory.path().join("config.toml");
         fs::write(&config, configuration(directory.path(), pause)).expect("the directory is ours");
+        write_network(directory.path()).expect("the directory is ours");
         let folders =
             [&containerd, &runc].map(|program| program.parent().unwrap_or(Path::new("/")));
         let path = env::var_os("PATH").unwrap_or_default();
@@ -98,6 +99,39 @@ address = \"{directory}/containerd.sock\"
 sandbox_image = \"{pause}\"
 restrict_oom_score_adj = true
 stream_server_address = \"127.0.0.1\"
+[plugins.\"io.containerd.grpc.v1.cri\".cni]
+bin_dir = \"{directory}/cni\"
+conf_dir = \"{directory}/cni\"
 "
     )
+}
+
+/// A network of nothing but loopback, as pods of our own runtime have it. containerd wants an address in
+/// the answer, and does not use it.
+fn write_network(directory: &Path) -> io::Result<()> {
+    let cni = directory.join("cni");
+    fs::create_dir(&cni)?;
+    let list = r#"{"cniVersion": "0.3.1", "name": "quiet", "plugins": [{"type": "quiet"}]}"#;
+    fs::write(cni.join("10-quiet.conflist"), list)?;
+    for (plugin, interface, address) in
+        [("loopback", "lo", "127.0.0.1/8"), ("quiet", "eth0", "127.0.0.1/8")]
+    {
+        let script = format!(
+            r#"#!/bin/sh
+set -e
+case $CNI_COMMAND in
+ADD)
+    nsenter --net="$CNI_NETNS" ip link set lo up
+    echo '{{"cniVersion": "0.3.1", "interfaces": [{{"name": "{interface}", "sandbox": "'"$CNI_NETNS"'"}}],
+        "ips": [{{"version": "4", "interface": 0, "address": "{address}"}}]}}' ;;
+VERSION)
+    echo '{{"cniVersion": "0.4.0", "supportedVersions": ["0.3.1", "0.4.0"]}}' ;;
+esac
+"#
+        );
+        let path = cni.join(plugin);
+        fs::write(&path, script)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
 }

@@ -11,9 +11,11 @@ pub mod apiserver;
 pub mod conformance;
 pub mod containerd;
 pub mod etcd;
+pub mod kubectl;
+pub mod port;
 pub mod program;
 pub mod runtime;
 pub mod skip;
+pub mod stack;
 
 mod child;
-mod port;

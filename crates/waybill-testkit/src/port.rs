@@ -7,7 +7,7 @@ use std::{
 
 /// Free ports below those that the system gives to outgoing connections, one of which could
 /// otherwise take a port while its server is down.
-pub(crate) fn lasting<const N: usize>() -> [u16; N] {
+pub fn lasting<const N: usize>() -> [u16; N] {
     [(); N].map(|()| lasting_port())
 }
 

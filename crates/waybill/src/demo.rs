@@ -42,7 +42,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         store: StoreArgs::default(),
         runtime: RuntimeChoice::Embedded,
         node_name: None,
-        built_in_images: vec![BuiltIn::Tools],
+        // The second is imported only if this machine has no busybox.
+        built_in_images: vec![BuiltIn::Busybox, BuiltIn::Tools],
         emulated_version: KubeVersion::NEWEST,
         gates: up::all_on_but("", KubeVersion::NEWEST)?,
         log_format: LogFormat::Text,

@@ -184,17 +184,13 @@ impl Signals {
 
 /// Every gate on, then what the user says.
 pub(crate) fn all_on_but(flag: &str, emulated: KubeVersion) -> Result<String> {
-    let mut all = FeatureGates::new(emulated);
-    let mut on = Vec::new();
-    // Not every version has every gate, some cannot be set any more, and some need others first.
-    while let Some((gate, more)) = all.iter().find_map(|state| {
-        let more = all.with(state.gate, true).ok()?;
-        (!on.contains(&state.gate)).then_some((state.gate, more))
-    }) {
-        all = more;
-        on.push(gate);
+    let mut on = FeatureGates::new(emulated);
+    let known: Vec<_> = on.iter().map(|state| state.gate).collect();
+    // Not every version has every gate, and some gates need others, which may stand behind them.
+    for gate in known.iter().chain(&known) {
+        on = on.with(*gate, true).unwrap_or(on);
     }
-    let on = on.into_iter().map(|gate| format!("{gate}=true"));
+    let on = on.iter().filter(|state| state.enabled).map(|state| format!("{}=true", state.gate));
     let gates: Vec<_> = on.chain([flag.to_owned()]).filter(|it| !it.is_empty()).collect();
     let gates = gates.join(",");
     FeatureGates::parse(&gates, emulated)?;
@@ -230,5 +226,30 @@ fn parse_runtime(text: &str) -> Result<RuntimeChoice, String> {
         socket => parse_socket(socket)
             .map(RuntimeChoice::At)
             .map_err(|_| "expected `embedded`, or unix:///PATH with an absolute path".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_gates_are_on_unless_the_user_says_otherwise() {
+        let parse = |flag: &str, version| {
+            FeatureGates::parse(&all_on_but(flag, version).unwrap(), version).unwrap()
+        };
+        assert!(parse("", KubeVersion::NEWEST) == FeatureGates::all_on());
+        let off = parse("ExecRequestID=false", KubeVersion::NEWEST);
+        assert_eq!(off.iter().filter(|state| !state.enabled).count(), 1);
+        let old = KubeVersion::parse("1.34").unwrap();
+        assert!(parse("", old).iter().any(|state| state.enabled));
+        assert!(all_on_but("Nonsense=true", old).is_err());
+    }
+
+    #[test]
+    fn a_runtime_is_embedded_or_at_a_socket() {
+        assert_eq!(parse_runtime("embedded"), Ok(RuntimeChoice::Embedded));
+        assert_eq!(parse_runtime("unix:///a"), Ok(RuntimeChoice::At("/a".into())));
+        assert!(parse_runtime("containerd").is_err());
     }
 }

@@ -31,16 +31,22 @@ pub(super) struct Scenes {
 impl Scenes {
     /// Plays all of them.
     pub(super) async fn play(stack: &mut Stack, report: &mut Report) -> Result<()> {
-        let image = stack.import_rest().await?;
-        let image = image.context("there is no image to run")?;
-        report.held("an image needs no registry", &format!("{image}, made from this program"))?;
+        let image = match stack.first_image() {
+            Some(busybox) => Image::busybox(busybox),
+            None => {
+                let tools = stack.import_rest().await?;
+                Image::tools(&tools.context("there is no image to run")?)
+            }
+        };
+        let proof = format!("{}, made from a program of this machine", image.name);
+        report.held("an image needs no registry", &proof)?;
         let options = Options { kubeconfig: stack.kubeconfig(), ..Options::default() };
         let requests = Requests::new(connect(&options).await?.client);
         let scenes = Self { options, requests, place: Place::Namespace(NAMESPACE.to_owned()) };
         scenes.login(report).await?;
         scenes.pod(report, &image).await?;
         scenes.log(report).await?;
-        scenes.exec(report).await?;
+        scenes.exec(report, &image).await?;
         scenes.variables(report).await?;
         scenes.end(report).await
     }
@@ -58,7 +64,7 @@ impl Scenes {
         Ok(())
     }
 
-    async fn pod(&self, report: &mut Report, image: &str) -> Result<()> {
+    async fn pod(&self, report: &mut Report, image: &Image) -> Result<()> {
         for manifest in [config_map(), secret(), pod(image)] {
             let resource = resource_of(&manifest);
             let path = resource.path(&self.place);
@@ -101,11 +107,10 @@ impl Scenes {
         Ok(())
     }
 
-    async fn exec(&self, report: &mut Report) -> Result<()> {
-        let command = ["waybill", "hello", "--once"];
+    async fn exec(&self, report: &mut Report, image: &Image) -> Result<()> {
         let options = PodExecOptions {
             stdout: true,
-            command: command.map(str::to_owned).to_vec(),
+            command: image.exec.clone(),
             ..PodExecOptions::default()
         };
         let executor = Executor::new(&self.options).await?;
@@ -121,7 +126,8 @@ impl Scenes {
         timeout(PATIENCE, session.run(local)).await.context("the session does not end")??;
         let milliseconds = start.elapsed().as_millis();
         let said = String::from_utf8_lossy(&said);
-        let proof = format!("{} says, after {milliseconds} ms: {}", command.join(" "), said.trim());
+        let proof =
+            format!("{} says, after {milliseconds} ms: {}", image.exec.join(" "), said.trim());
         report.check("an exec answers", said.trim() == format!("hello from {POD}"), &proof)?;
         Ok(())
     }
@@ -163,6 +169,35 @@ impl Scenes {
     }
 }
 
+/// What the pod runs.
+struct Image {
+    name: String,
+    /// Says hello, and ends when it is told to.
+    command: Vec<String>,
+    /// Says hello once more.
+    exec: Vec<String>,
+}
+
+impl Image {
+    fn busybox(name: &str) -> Self {
+        const WAIT: &str =
+            "echo hello from $(hostname); trap 'exit 0' TERM; while true; do sleep 0.1; done";
+        Self::of(name, ["sh", "-c", WAIT], ["sh", "-c", "echo hello from $(hostname)"])
+    }
+
+    fn tools(name: &str) -> Self {
+        Self::of(name, ["waybill", "hello"], ["waybill", "hello", "--once"])
+    }
+
+    fn of<const N: usize>(name: &str, command: [&str; N], exec: [&str; 3]) -> Self {
+        Self {
+            name: name.to_owned(),
+            command: command.map(str::to_owned).to_vec(),
+            exec: exec.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
 const SECRET: &str = "s3cr3t-of-the-demo";
 
 fn config_map() -> Value {
@@ -175,12 +210,13 @@ fn secret() -> Value {
         "stringData": {"token": SECRET}})
 }
 
-fn pod(image: &str) -> Value {
+fn pod(image: &Image) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD}, "spec": {
         "terminationGracePeriodSeconds": 5,
         "containers": [{
             "name": "main",
-            "image": image,
+            "image": image.name,
+            "command": image.command,
             "envFrom": [{"configMapRef": {"name": "demo-settings"}}],
             "env": [
                 {"name": "MODE", "value": "demo"},

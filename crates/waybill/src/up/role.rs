@@ -85,6 +85,15 @@ impl Role {
         }
     }
 
+    /// Changes an argument for later starts.
+    pub(super) fn replace_argument(&mut self, old: &str, new: &str) {
+        for argument in &mut self.arguments {
+            if argument == old {
+                *argument = new.into();
+            }
+        }
+    }
+
     /// Keeps it running. Never returns.
     pub(super) async fn keep(&mut self, progress: &Progress) -> Infallible {
         loop {

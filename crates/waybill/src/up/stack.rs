@@ -26,7 +26,9 @@ use super::{
 use crate::{apiserver::StoreArgs, log::LogFormat};
 
 const API_SERVER_PORT: u16 = 6443;
-const NODE_PORT: u16 = 10_250;
+
+/// The node's own API is for the API server beside it, which learns its port from the node's object.
+const NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// How long pods may take to end, with a little for the node itself.
 const DRAIN: Duration = Duration::from_secs(35);
@@ -82,30 +84,33 @@ impl Stack {
     pub(crate) async fn start(plan: Plan, progress: &Progress) -> Result<Self> {
         plan.store.clone().config()?;
         let state = State::open(&plan.state_dir)?;
-        let addresses = Addresses::choose(&state, plan.listen, progress)?;
-        let node_name = plan.node_name.clone().unwrap_or_else(state::host_name);
-        let identity = NodeIdentity {
-            name: node_name,
-            addresses: vec![addresses.node.ip()],
-            server: format!("https://{}", addresses.api_server),
-            dir: state.dir().join("node/pki"),
-        };
-        let files = issue_node(state.dir(), &identity, Timestamp::now())?;
         progress.done("state", &state.dir().display().to_string());
-
-        let mut api_server = api_server(&plan, &state, addresses.api_server);
+        let listen = choose_listen(&state, plan.listen, progress)?;
+        let mut api_server = api_server(&plan, &state, listen);
         let (socket, mut runtime) = match &plan.runtime {
             RuntimeChoice::At(socket) => (socket.clone(), None),
             RuntimeChoice::Embedded => (state.runtime_socket(), Some(runtime_role(&plan, &state))),
         };
-        tokio::try_join!(begin(&mut api_server, "API server", progress), async {
-            match &mut runtime {
-                Some(role) => begin(role, "runtime", progress).await,
-                None => check_socket(&socket, progress).await,
-            }
-        },)?;
+        let (server, _) =
+            tokio::try_join!(begin(&mut api_server, "API server", progress), async {
+                match &mut runtime {
+                    Some(role) => begin(role, "runtime", progress).await,
+                    None => check_socket(&socket, progress).await,
+                }
+            })?;
+        // A port that was free is the server's from now on.
+        if let Some(address) = server.strip_prefix("https://") {
+            api_server.replace_argument(&listen.to_string(), address);
+        }
+        let identity = NodeIdentity {
+            name: plan.node_name.clone().unwrap_or_else(state::host_name),
+            addresses: vec![NODE_ADDRESS],
+            server,
+            dir: state.dir().join("node/pki"),
+        };
+        let files = issue_node(state.dir(), &identity, Timestamp::now())?;
         let embedded = runtime.is_some();
-        let mut node = node(&plan, &state, &identity, &files, addresses.node, &socket);
+        let mut node = node(&plan, &state, &identity, &files, &socket);
         let (_, first_image) = tokio::try_join!(
             async {
                 progress.begin("node");
@@ -231,63 +236,47 @@ async fn keep_node(
     }
 }
 
-/// Where the roles listen.
-struct Addresses {
-    api_server: SocketAddr,
-    node: SocketAddr,
-}
-
-impl Addresses {
-    fn choose(state: &State, listen: Option<SocketAddr>, progress: &Progress) -> Result<Self> {
-        let kept = state.kept();
-        let api_server = match listen {
-            Some(address) => explicit(address)?,
-            None => {
-                let chosen = ports::choose(kept.api_server_port, API_SERVER_PORT)
-                    .context("finding a free port")?;
-                if let Some(taken) = chosen.taken {
-                    let port = chosen.address.port();
-                    progress.note(&format!("port {taken} is taken; the API server uses {port}"));
-                }
-                chosen.address
-            }
-        };
-        let node = ports::choose(kept.node_port, NODE_PORT).context("finding a free port")?.address;
-        let api_server_port = match listen {
-            Some(_) => kept.api_server_port,
-            None => Some(api_server.port()),
-        };
-        state.keep(Kept { api_server_port, node_port: Some(node.port()) })?;
-        Ok(Self { api_server, node })
+/// Where the API server listens: where the user says, or at the port of the last start, or at the next
+/// one that is free.
+fn choose_listen(
+    state: &State,
+    listen: Option<SocketAddr>,
+    progress: &Progress,
+) -> Result<SocketAddr> {
+    if let Some(address) = listen {
+        if address.ip().is_unspecified() {
+            bail!("--listen needs an address that others can connect to, such as 127.0.0.1:6443");
+        }
+        TcpListener::bind(address).with_context(|| {
+            format!("cannot listen on {address}; name another address with --listen")
+        })?;
+        return Ok(address);
     }
-}
-
-/// An address that the user named, which must be free. Port 0 becomes a real one, because other roles
-/// are told of it.
-fn explicit(address: SocketAddr) -> Result<SocketAddr> {
-    if address.ip().is_unspecified() {
-        bail!("--listen needs an address that others can connect to, such as 127.0.0.1:6443");
+    let chosen = ports::choose(state.kept().api_server_port, API_SERVER_PORT);
+    let chosen = chosen.context("finding a free port")?;
+    let port = chosen.address.port();
+    if let Some(taken) = chosen.taken {
+        progress.note(&format!("port {taken} is taken; the API server uses {port}"));
     }
-    let listener = TcpListener::bind(address).with_context(|| {
-        format!("cannot listen on {address}; name another address with --listen")
-    })?;
-    Ok(listener.local_addr()?)
+    state.keep(Kept { api_server_port: Some(port) })?;
+    Ok(chosen.address)
 }
 
-async fn begin(role: &mut Role, what: &'static str, progress: &Progress) -> Result<()> {
+async fn begin(role: &mut Role, what: &'static str, progress: &Progress) -> Result<String> {
     progress.begin(what);
     let place = role.start().await?;
     progress.done(what, &place);
-    Ok(())
+    Ok(place)
 }
 
-async fn check_socket(socket: &Path, progress: &Progress) -> Result<()> {
+async fn check_socket(socket: &Path, progress: &Progress) -> Result<String> {
     progress.begin("runtime");
     tokio::net::UnixStream::connect(socket).await.with_context(|| {
         format!("no runtime answers at {}; start it, or leave --runtime away", socket.display())
     })?;
-    progress.done("runtime", &format!("unix://{}", socket.display()));
-    Ok(())
+    let place = format!("unix://{}", socket.display());
+    progress.done("runtime", &place);
+    Ok(place)
 }
 
 /// Pods are given to a node once its object says that it is ready.
@@ -344,7 +333,6 @@ fn node(
     state: &State,
     identity: &NodeIdentity,
     files: &NodeFiles,
-    listen: SocketAddr,
     socket: &Path,
 ) -> Role {
     let mut flags = Flags::new("node");
@@ -352,8 +340,7 @@ fn node(
     flags.add("--state-dir", state.dir().join("node"));
     flags.add("--log-dir", state.dir().join("logs/pods"));
     flags.add("--runtime", format!("unix://{}", socket.display()));
-    flags.add("--listen", listen.to_string());
-    flags.add("--address", IpAddr::V4(Ipv4Addr::LOCALHOST).to_string());
+    flags.add("--listen", SocketAddr::new(NODE_ADDRESS, 0).to_string());
     flags.add("--kubeconfig", &files.kubeconfig);
     flags.add("--tls-cert-file", &files.serving_certificate);
     flags.add("--tls-key-file", &files.serving_key);

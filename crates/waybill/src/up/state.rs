@@ -29,7 +29,6 @@ pub(super) struct State {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Kept {
     pub(super) api_server_port: Option<u16>,
-    pub(super) node_port: Option<u16>,
 }
 
 impl State {
@@ -142,7 +141,7 @@ mod tests {
         let error = State::open(&path).err().unwrap().to_string();
         assert!(error.contains("another `waybill up` uses"), "{error}");
         assert_eq!(state.kept(), Kept::default());
-        let kept = Kept { api_server_port: Some(7443), node_port: None };
+        let kept = Kept { api_server_port: Some(7443) };
         state.keep(kept).unwrap();
         drop(state);
         assert_eq!(State::open(&path).unwrap().kept(), kept);

@@ -1,0 +1,151 @@
+//! What outlives what: stacks that are stopped, started again, killed, or refused.
+
+use std::process::Command;
+
+use waybill_testkit::stack::{IMAGE, Setup, Stack};
+
+use crate::BINARY;
+
+const SLEEPER: &str = "sleeper";
+
+fn start_sleeper(stack: &Stack) {
+    stack.kubectl().apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {SLEEPER}}}, spec: {{
+            terminationGracePeriodSeconds: 1,
+            containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]}}}}"
+    ));
+    stack
+        .kubectl()
+        .line(&format!("wait --for=condition=Ready pod/{SLEEPER} --timeout=60s"))
+        .succeeds();
+}
+
+fn container(stack: &Stack) -> String {
+    let id = format!("get pod {SLEEPER} -o jsonpath={{.status.containerStatuses[0].containerID}}");
+    stack.kubectl().line(&id).succeeds().stdout.clone()
+}
+
+#[test]
+fn a_stack_goes_on_with_what_was_there() {
+    let Some(mut stack) = Setup::new(BINARY).start() else { return };
+    start_sleeper(&stack);
+    let before = container(&stack);
+    assert!(stack.end().success());
+    stack.check_nothing_is_left();
+    stack.restart();
+    let running = format!(
+        "get pod {SLEEPER} -o jsonpath={{.status.phase}}/{{.status.containerStatuses[0].ready}}"
+    );
+    stack.kubectl().eventually(&running, "Running/true");
+    assert_ne!(container(&stack), before, "a drained pod has a new container");
+    stack.kubectl().line(&format!("delete pod {SLEEPER}")).succeeds();
+    stack.stop();
+}
+
+#[test]
+fn a_role_that_dies_comes_back_and_no_container_notices() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    start_sleeper(&stack);
+    let before = container(&stack);
+    for role in ["node", "runtime", "apiserver"] {
+        stack.kill_role(role);
+        stack.kubectl().eventually(&format!("exec {SLEEPER} -- echo alive"), "alive");
+        assert_eq!(container(&stack), before, "after the death of the {role}");
+    }
+    let restarts =
+        format!("get pod {SLEEPER} -o jsonpath={{.status.containerStatuses[0].restartCount}}");
+    stack.kubectl().line(&restarts).prints("0");
+    stack.kubectl().line(&format!("delete pod {SLEEPER}")).succeeds();
+    stack.stop();
+}
+
+#[test]
+fn containers_outlive_a_killed_stack_and_the_next_one_takes_them_over() {
+    let Some(mut stack) = Setup::new(BINARY).start() else { return };
+    start_sleeper(&stack);
+    let before = container(&stack);
+    stack.kill();
+    stack.restart();
+    stack.kubectl().eventually(&format!("exec {SLEEPER} -- echo alive"), "alive");
+    assert_eq!(container(&stack), before);
+    stack.kubectl().line(&format!("delete pod {SLEEPER}")).succeeds();
+    stack.stop();
+}
+
+/// Within the minute in which kubelets do it.
+#[test]
+fn a_volume_follows_its_object() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let kubectl = stack.kubectl();
+    let map = |text: &str| {
+        kubectl.apply(&format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: follow}}, data: {{a: {text}}}}}"
+        ));
+    };
+    map("old");
+    kubectl.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: follow}}, spec: {{
+            terminationGracePeriodSeconds: 1,
+            volumes: [{{name: v, configMap: {{name: follow}}}}],
+            containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600'],
+                volumeMounts: [{{name: v, mountPath: /v}}]}}]}}}}"
+    ));
+    kubectl.line("wait --for=condition=Ready pod/follow --timeout=60s").succeeds();
+    kubectl.line("exec follow -- cat /v/a").prints("old");
+    map("new");
+    kubectl.eventually("exec follow -- cat /v/a", "new");
+    kubectl.line("delete pod follow").succeeds();
+    stack.stop();
+}
+
+#[test]
+fn a_state_directory_is_for_one_stack() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let second =
+        Command::new(BINARY).args(["up", "--state-dir"]).arg(stack.state()).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("another `waybill up` uses"), "{said}");
+    stack.stop();
+}
+
+#[test]
+fn without_root_it_says_what_is_missing() {
+    let ran = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", BINARY, "up"])
+        .args(["--state-dir", "/nonexistent"])
+        .output();
+    let Ok(ran) = ran else {
+        return waybill_testkit::skip::skip("setpriv", "it comes with util-linux");
+    };
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("root") && said.contains("sudo waybill up"), "{said}");
+}
+
+#[test]
+fn the_demo_holds_and_leaves_nothing() {
+    let before = mounts();
+    let ran = Command::new(BINARY).arg("demo").output().unwrap();
+    let (shown, said) =
+        (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    if said.contains("cannot run here") {
+        return waybill_testkit::skip::skip("root", "only root may run containers");
+    }
+    assert!(ran.status.success(), "{shown}\n{said}");
+    for claim in
+        ["✓ a pod runs", "✓ its log is read", "✓ an exec answers", "demo-secret", "held, in"]
+    {
+        assert!(shown.contains(claim), "{claim:?} is not in {shown}");
+    }
+    assert!(!shown.contains('✗'), "{shown}");
+    let after = mounts();
+    let left: Vec<_> = after.iter().filter(|mount| !before.contains(mount)).collect();
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+/// Those of demos.
+fn mounts() -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().filter(|line| line.contains("waybill-demo-")).map(str::to_owned).collect()
+}
