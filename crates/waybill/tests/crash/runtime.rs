@@ -31,7 +31,7 @@ const WORKERS: usize = 4;
 /// A container that outlives every kill.
 const ELDER: &str = "elder";
 
-/// EXEC-57: sessions and containers of a runtime that dies go on without it.
+/// Containers and their sessions go on without a runtime that dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_container_and_no_exit_code_is_lost_when_runtimes_and_monitors_are_killed() {
     let Some(busybox) = image::busybox() else { return };
