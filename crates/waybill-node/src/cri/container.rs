@@ -174,7 +174,7 @@ mod tests {
         all
     }
 
-    fn of(fields: Value) -> Result<ContainerConfig, ConfigError> {
+    fn of(fields: &Value) -> Result<ContainerConfig, ConfigError> {
         let mut container = json!({ "name": "a", "image": "i:1" });
         for (field, value) in fields.as_object().into_iter().flatten() {
             container[field] = value.clone();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn variables_go_as_they_are_and_secret_ones_are_named() {
-        let config = of(json!({})).unwrap();
+        let config = of(&json!({})).unwrap();
         let envs: Vec<_> = config.envs.iter().map(|it| (it.key.as_str(), &it.value[..])).collect();
         let expected: [(&str, &[u8]); 3] =
             [("PLAIN", b"plain"), ("SECRET", b"hunter2"), ("BYTES", b"\xff")];
@@ -211,17 +211,17 @@ mod tests {
 
     #[test]
     fn references_in_commands_are_replaced() {
-        let config = of(json!({ "command": ["$(PLAIN)"], "args": ["$(SECRET)!", "$$(PLAIN)"] }));
+        let config = of(&json!({ "command": ["$(PLAIN)"], "args": ["$(SECRET)!", "$$(PLAIN)"] }));
         let config = config.unwrap();
         assert_eq!(config.command, ["plain"]);
         assert_eq!(config.args, ["hunter2!", "$(PLAIN)"]);
-        let fault = of(json!({ "args": ["$(BYTES)"] })).unwrap_err();
+        let fault = of(&json!({ "args": ["$(BYTES)"] })).unwrap_err();
         assert!(fault.to_string().starts_with("args: "), "{fault}");
     }
 
     #[test]
     fn a_container_is_found_by_its_name_and_number() {
-        let config = of(json!({})).unwrap();
+        let config = of(&json!({})).unwrap();
         assert_eq!(config.log_path, "a/3.log");
         assert_eq!(config.annotations[labels::RESTART_COUNT], "3");
         assert_eq!(config.annotations[labels::MESSAGE_PATH], "/dev/termination-log");
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_stop_signal_is_one_that_there_is() {
-        let signal = |name: &str| of(json!({ "lifecycle": { "stopSignal": name } }));
-        assert_eq!(of(json!({})).unwrap().stop_signal(), Signal::RuntimeDefault);
+        let signal = |name: &str| of(&json!({ "lifecycle": { "stopSignal": name } }));
+        assert_eq!(of(&json!({})).unwrap().stop_signal(), Signal::RuntimeDefault);
         assert_eq!(signal("SIGUSR1").unwrap().stop_signal(), Signal::Sigusr1);
         assert_eq!(signal("SIGRTMIN+3").unwrap().stop_signal(), Signal::Sigrtminplus3);
         assert!(signal("SIGNOTHING").is_err());
