@@ -147,3 +147,98 @@ fn stop_signal(spec: &Container) -> Result<Signal, ConfigError> {
             .ok_or_else(|| ConfigError(format!("lifecycle.stopSignal: {name} is no signal"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use waybill_core::env::{
+        merge::{EnvVar, Tier},
+        name::{EnvName, NameRules},
+        origin::Origin,
+        value::EnvValue,
+    };
+
+    use super::*;
+    use crate::pod::testing::pod;
+
+    fn environment() -> Environment {
+        let mut all = Environment::new();
+        for (name, value) in [
+            ("PLAIN", EnvValue::plain(*b"plain").unwrap()),
+            ("SECRET", EnvValue::secret(b"hunter2".to_vec()).unwrap()),
+            ("BYTES", EnvValue::plain(*b"\xff").unwrap()),
+        ] {
+            let name = EnvName::parse(name, NameRules::Strict).unwrap();
+            all.set(Tier::Baseline, EnvVar { name, value, origin: Origin::Literal });
+        }
+        all
+    }
+
+    fn of(fields: &Value) -> Result<ContainerConfig, ConfigError> {
+        let mut container = json!({ "name": "a", "image": "i:1" });
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            container[field] = value.clone();
+        }
+        let pod = pod(json!({ "containers": [container] }));
+        let request = Request {
+            pod: &pod,
+            container: pod.container("a").unwrap(),
+            attempt: 3,
+            image: &Image { id: "sha256:1".to_owned(), ..Image::default() },
+            environment: &environment(),
+            mounts: Vec::new(),
+            target: None,
+        };
+        let machine = Machine {
+            node: "n".to_owned(),
+            directories: Directories { state: "/s".into(), logs: "/l".into() },
+            cgroup_root: String::new(),
+            memory: 1 << 30,
+        };
+        config(request, &machine)
+    }
+
+    #[test]
+    fn variables_go_as_they_are_and_secret_ones_are_named() {
+        let config = of(&json!({})).unwrap();
+        let envs: Vec<_> = config.envs.iter().map(|it| (it.key.as_str(), &it.value[..])).collect();
+        let expected: [(&str, &[u8]); 3] =
+            [("PLAIN", b"plain"), ("SECRET", b"hunter2"), ("BYTES", b"\xff")];
+        assert_eq!(envs, expected);
+        assert_eq!(config.annotations[labels::SENSITIVE], "SECRET");
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn references_in_commands_are_replaced() {
+        let config = of(&json!({ "command": ["$(PLAIN)"], "args": ["$(SECRET)!", "$$(PLAIN)"] }));
+        let config = config.unwrap();
+        assert_eq!(config.command, ["plain"]);
+        assert_eq!(config.args, ["hunter2!", "$(PLAIN)"]);
+        let fault = of(&json!({ "args": ["$(BYTES)"] })).unwrap_err();
+        assert!(fault.to_string().starts_with("args: "), "{fault}");
+    }
+
+    #[test]
+    fn a_container_is_found_by_its_name_and_number() {
+        let config = of(&json!({})).unwrap();
+        assert_eq!(config.log_path, "a/3.log");
+        assert_eq!(config.annotations[labels::RESTART_COUNT], "3");
+        assert_eq!(config.annotations[labels::MESSAGE_PATH], "/dev/termination-log");
+        assert_eq!(config.labels[labels::CONTAINER_NAME], "a");
+        let image = config.image.unwrap();
+        assert_eq!(
+            (image.image.as_str(), image.user_specified_image.as_str()),
+            ("sha256:1", "i:1")
+        );
+    }
+
+    #[test]
+    fn a_stop_signal_is_one_that_there_is() {
+        let signal = |name: &str| of(&json!({ "lifecycle": { "stopSignal": name } }));
+        assert_eq!(of(&json!({})).unwrap().stop_signal(), Signal::RuntimeDefault);
+        assert_eq!(signal("SIGUSR1").unwrap().stop_signal(), Signal::Sigusr1);
+        assert_eq!(signal("SIGRTMIN+3").unwrap().stop_signal(), Signal::Sigrtminplus3);
+        assert!(signal("SIGNOTHING").is_err());
+    }
+}

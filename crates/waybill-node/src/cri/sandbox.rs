@@ -224,3 +224,94 @@ fn sysctls(context: Option<&PodSecurityContext>) -> BTreeMap<String, String> {
     // Both spellings mean the same file.
     all.map(|sysctl| (sysctl.name.replace('/', "."), sysctl.value.clone())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::pod::testing::pod;
+
+    fn machine() -> Machine {
+        Machine {
+            node: "n".to_owned(),
+            directories: Directories { state: "/s".into(), logs: "/l".into() },
+            cgroup_root: "/waybill".to_owned(),
+            memory: 1 << 30,
+        }
+    }
+
+    fn of(spec: Value) -> PodSandboxConfig {
+        config(&pod(spec), 2, &machine(), &DnsConfig::default()).unwrap()
+    }
+
+    fn modes(spec: Value) -> [NamespaceMode; 3] {
+        let context = of(spec).linux.unwrap().security_context.unwrap();
+        let options = context.namespace_options.unwrap();
+        [options.network(), options.pid(), options.ipc()]
+    }
+
+    #[test]
+    fn a_sandbox_is_found_by_its_pod() {
+        let config = of(json!({}));
+        let metadata = config.metadata.unwrap();
+        assert_eq!((metadata.name.as_str(), metadata.attempt), ("p", 2));
+        assert_eq!(config.labels[labels::POD_UID], "uid-1");
+        assert_eq!(config.annotations[labels::NODE], "n");
+        assert_eq!(config.log_directory, "/l/ns_p_uid-1");
+    }
+
+    /// The manifest that kubectl keeps in an annotation holds values of variables; runtimes write
+    /// annotations to disk.
+    #[test]
+    fn the_last_applied_manifest_does_not_reach_the_runtime() {
+        let metadata = json!({
+            "name": "p", "namespace": "ns", "uid": "uid-1",
+            "annotations": { LAST_APPLIED: "hunter2", "kept": "yes" },
+        });
+        let spec = json!({ "containers": [{ "name": "a", "image": "i" }] });
+        let object = json!({ "metadata": metadata, "spec": spec });
+        let pod = Pod::from_value(object, PodOrigin::ApiServer).unwrap();
+        let config = config(&pod, 0, &machine(), &DnsConfig::default()).unwrap();
+        assert_eq!(config.annotations["kept"], "yes");
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn namespaces_are_the_pods_own_unless_it_asks_for_the_machines() {
+        use NamespaceMode::{Container, Node, Pod};
+        assert_eq!(modes(json!({})), [Pod, Container, Pod]);
+        assert_eq!(modes(json!({ "shareProcessNamespace": true })), [Pod, Pod, Pod]);
+        let machines = json!({ "hostNetwork": true, "hostPID": true, "hostIPC": true });
+        assert_eq!(modes(machines), [Node, Node, Node]);
+    }
+
+    #[test]
+    fn the_name_of_the_pod_is_that_of_its_machine_unless_it_says_otherwise() {
+        assert_eq!(of(json!({})).hostname, "p");
+        assert_eq!(of(json!({ "hostname": "h" })).hostname, "h");
+        assert_eq!(of(json!({ "hostNetwork": true })).hostname, "");
+        let full = json!({ "hostname": "h", "subdomain": "s", "setHostnameAsFQDN": true });
+        assert_eq!(of(full).hostname, "h.s.ns.svc.cluster.local");
+        let long = format!("{}-{}", "a".repeat(62), "b".repeat(20));
+        assert_eq!(of(json!({ "hostname": long })).hostname, "a".repeat(62));
+    }
+
+    #[test]
+    fn cgroups_stand_below_the_class_of_their_pods() {
+        let parent = |spec| of(spec).linux.unwrap().cgroup_parent;
+        assert_eq!(parent(json!({})), "/waybill/besteffort/poduid-1");
+        let with = |resources: Value| json!({ "containers": [{ "name": "a", "image": "i", "resources": &resources }] });
+        let some = with(json!({ "requests": { "cpu": "1" } }));
+        assert_eq!(parent(some), "/waybill/burstable/poduid-1");
+        let all = with(json!({ "limits": { "cpu": "1", "memory": "1Mi" } }));
+        assert_eq!(parent(all), "/waybill/poduid-1");
+    }
+
+    #[test]
+    fn a_user_namespace_is_refused_in_words() {
+        let pod = pod(json!({ "hostUsers": false }));
+        let fault = config(&pod, 0, &machine(), &DnsConfig::default()).unwrap_err();
+        assert!(fault.to_string().contains("hostUsers"), "{fault}");
+    }
+}
