@@ -104,11 +104,8 @@ pub(super) fn a_missing_source(stack: &Stack) {
     kubectl.eventually(waiting, "CreateContainerConfigError");
     let message =
         "get pod missing -o jsonpath={.status.containerStatuses[0].state.waiting.message}";
-    let message = kubectl.line(message).stdout;
-    assert!(
-        message.contains("PASSWORD") && message.contains("secret \"late\" not found"),
-        "{message}"
-    );
+    let expected = "secret \"late\" not found (variable \"PASSWORD\" of container \"main\")";
+    kubectl.eventually(message, expected);
     kubectl.eventually_shows("describe pod missing", "Warning Failed");
     kubectl
         .apply("{apiVersion: v1, kind: Secret, metadata: {name: late}, stringData: {password: x}}")

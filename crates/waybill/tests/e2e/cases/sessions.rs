@@ -41,7 +41,7 @@ pub(super) fn apply_get_describe(stack: &Stack) {
 }
 
 pub(super) fn logs(stack: &Stack) {
-    let script = "for i in 1 2 3; do echo line $i; done; echo oops >&2; until [ -e /go ]; do sleep 0.1; done; \
+    let script = "for i in 1 2 3; do echo line $i; done; echo oops; until [ -e /go ]; do sleep 0.1; done; \
                   echo last";
     start(stack, "logs", &shell("logs", script));
     let kubectl = stack.kubectl();
