@@ -285,7 +285,7 @@ impl<'p> ContainerRef<'p> {
     }
 
     /// The container in the type that most kinds have, without its environment, which is read elsewhere.
-    pub(crate) fn to_container(&self) -> Container {
+    pub(crate) fn to_container(self) -> Container {
         match self.container {
             ContainerSpec::Usual(container) => {
                 Container { env: None, env_from: None, ..container.clone() }
@@ -342,8 +342,9 @@ pub(crate) mod testing {
         if spec.get("containers").is_none() {
             spec["containers"] = json!([{ "name": "a", "image": "i" }]);
         }
-        let metadata = json!({ "name": "p", "namespace": "ns", "uid": "uid-1" });
-        let object = json!({ "metadata": metadata, "spec": spec, "status": status });
+        let mut object = json!({ "metadata": { "name": "p", "namespace": "ns", "uid": "uid-1" } });
+        object["spec"] = spec;
+        object["status"] = status;
         Pod::from_value(object, PodOrigin::ApiServer).unwrap()
     }
 }

@@ -175,6 +175,7 @@ impl Workers {
             entry.wanted.send_modify(|wanted| wanted.end = Some(End::Drain { grace }));
         }
         self.0.tasks.wait().await;
+        cgroup::remove_root(&self.0.around.machine.cgroup_root);
     }
 
     /// Ends the workers. Containers go on.

@@ -16,6 +16,7 @@ use std::{
 };
 
 use rustix::{
+    event::PollFd,
     mount::{OpenTreeFlags, open_tree},
     process::Pid,
     thread::UnshareFlags,
@@ -231,23 +232,27 @@ pub(crate) fn clear_environment() {
     unsafe { libc::clearenv() };
 }
 
-/// Lets go of memory that this process has touched and does not need to keep: free parts of the heap, and pages of
-/// programs and libraries. Those stay in the page cache and come back as they are needed, so a process that did much
-/// once and little since becomes small.
-pub(crate) fn give_memory_back() {
+/// Waits for any of `fds` without a limit, and meanwhile keeps little memory: lets go of free parts of the heap, and of
+/// pages of programs and libraries. Those stay in the page cache and come back as they are needed.
+pub(crate) fn poll_with_little_memory(fds: &mut [PollFd<'_>]) -> rustix::io::Result<usize> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let ranges: Vec<_> = maps.lines().filter_map(never_written).collect();
+    drop(maps);
     #[cfg(target_env = "gnu")]
     // SAFETY: no preconditions.
     unsafe {
         libc::malloc_trim(0)
     };
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for (start, end) in maps.lines().filter_map(never_written) {
+    // Our own program comes first and is dropped last. As little as possible is called from here to the wait: each
+    // page that is touched brings its neighbours along.
+    for &(start, end) in ranges.iter().rev() {
         // SAFETY: the range is a mapping of a file that nobody has written to, so what is dropped is read from the
         // file again.
         unsafe {
             libc::madvise(ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED)
         };
     }
+    rustix::event::poll(fds, None)
 }
 
 /// Keeps bytes from being written to swap for as long as the process lives.
@@ -383,6 +388,8 @@ struct Attachment {
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::PollFlags;
+
     use super::*;
 
     #[test]
@@ -396,7 +403,10 @@ mod tests {
         assert!(!range("7f00-7f10 rw-p 00000000 00:00 0  [heap]"));
         assert!(!range("7f00-7f10 r-xp 00000000 00:00 0  [vdso]"));
         assert!(!range("7f00-7f10 r--p 00000000 00:00 0"));
-        give_memory_back();
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        drop(write);
+        let mut fds = [PollFd::new(&read, PollFlags::IN)];
+        assert_eq!(poll_with_little_memory(&mut fds), Ok(1));
     }
 
     #[test]

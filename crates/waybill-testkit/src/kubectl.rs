@@ -142,6 +142,11 @@ impl Ran {
         }
     }
 
+    /// Whether it ended with code 0.
+    pub fn succeeded(&self) -> bool {
+        self.code == Some(0)
+    }
+
     /// It ended with code 0.
     #[track_caller]
     pub fn succeeds(&self) -> &Self {

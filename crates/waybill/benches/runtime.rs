@@ -122,6 +122,8 @@ impl Lab {
         for number in 0..count {
             ids.push(self.start(&format!("sleeper-{number}")).await);
         }
+        // A monitor makes itself small when nothing has happened for a second.
+        tokio::time::sleep(Duration::from_secs(3)).await;
         let growth = Memory::of(runtime).since(before).divided_by(count);
         let monitors = ids.iter().map(|id| self.monitor(id));
         let all = monitors.map(Memory::of).fold(Memory::default(), Memory::plus);

@@ -45,7 +45,7 @@ pub(crate) async fn follow(
         Look { runtime: runtime.clone(), node, changes: changes.clone(), last: BTreeMap::new() };
     tokio::select! {
         () = listen(&runtime, &changes, &listening) => {}
-        () = look.from_time_to_time(listens) => {}
+        () = look.regularly(listens) => {}
         () = stop.cancelled() => {}
     }
 }
@@ -97,7 +97,7 @@ struct Look {
 }
 
 impl Look {
-    async fn from_time_to_time(mut self, mut listens: watch::Receiver<bool>) {
+    async fn regularly(mut self, mut listens: watch::Receiver<bool>) {
         let mut failures = 0;
         loop {
             self.again(&mut failures).await;

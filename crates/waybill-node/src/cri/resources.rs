@@ -89,7 +89,9 @@ mod tests {
     use crate::pod::testing::pod;
 
     fn with(resources: Value) -> Pod {
-        pod(json!({ "containers": [{ "name": "a", "image": "i", "resources": resources }] }))
+        let mut container = json!({ "name": "a", "image": "i" });
+        container["resources"] = resources;
+        pod(json!({ "containers": [container] }))
     }
 
     fn of(resources_of: Value) -> (Qos, [i64; 5]) {

@@ -180,10 +180,10 @@ mod tests {
         own: Value,
         image: &Image,
     ) -> Result<LinuxContainerSecurityContext, ConfigError> {
-        let pod = pod(json!({
-            "securityContext": of_pod,
-            "containers": [{ "name": "a", "image": "i", "securityContext": own }],
-        }));
+        let mut spec = json!({ "containers": [{ "name": "a", "image": "i" }] });
+        spec["securityContext"] = of_pod;
+        spec["containers"][0]["securityContext"] = own;
+        let pod = pod(spec);
         context(&pod, &pod.spec().containers[0], image, None)
     }
 

@@ -27,6 +27,20 @@ pub(super) fn remove(root: &str, uid: &PodUid) {
     }
 }
 
+/// Removes the cgroups above those of pods, unless there are pods.
+pub(super) fn remove_root(root: &str) {
+    for hierarchy in hierarchies(Path::new(MOUNT)) {
+        let root = hierarchy.join(root.trim_matches('/'));
+        if root == hierarchy {
+            continue;
+        }
+        for path in [root.join("burstable"), root.join("besteffort"), root] {
+            // One that is missing, or in use, stays so.
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
 /// The one of cgroup v2 is the mount itself; those of v1 are below it.
 fn hierarchies(mount: &Path) -> Vec<PathBuf> {
     let below = fs::read_dir(mount).into_iter().flatten().flatten();

@@ -86,7 +86,6 @@ impl<'a> Ending<'a> {
         self.stop(&pod, &observed, deadline).await.map_err(say)?;
         let observed = self.observe(&pod).await.map_err(say)?;
         told(&observed);
-        self.around.forget_health(pod.uid());
         for container in &observed.containers {
             self.around.runtime.remove(&container.id).await.map_err(say)?;
         }
@@ -119,6 +118,8 @@ impl<'a> Ending<'a> {
         observed: &Observed,
         deadline: &watch::Receiver<Instant>,
     ) -> Result<(), Status> {
+        // A probe that fails now says nothing.
+        self.around.forget_health(pod.uid());
         let runs = |container: &&ObservedContainer| may_run(&container.state);
         let sidecars: Vec<_> = pod.init().filter(|container| container.is_sidecar()).collect();
         let is_sidecar = |container: &ObservedContainer| {

@@ -11,14 +11,16 @@ use crate::{
     pod::Pod,
 };
 
-/// Removes old containers and old sandboxes. What cannot be removed now is tried again later.
-pub(super) async fn prune(around: &Surroundings, pod: &Pod, observed: &Observed) {
-    if let Err(status) = remove(around, pod, observed).await {
+/// Removes old containers and old sandboxes. What cannot be removed now is tried again later. True if
+/// there was nothing to remove.
+pub(super) async fn prune(around: &Surroundings, pod: &Pod, observed: &Observed) -> bool {
+    remove(around, pod, observed).await.unwrap_or_else(|status| {
         debug!(code = ?status.code(), reason = status.message(), "old containers are left");
-    }
+        false
+    })
 }
 
-async fn remove(around: &Surroundings, pod: &Pod, observed: &Observed) -> Result<(), Status> {
+async fn remove(around: &Surroundings, pod: &Pod, observed: &Observed) -> Result<bool, Status> {
     let old = old_containers(observed);
     for container in &old {
         around.runtime.remove(&container.id).await?;
@@ -28,14 +30,16 @@ async fn remove(around: &Surroundings, pod: &Pod, observed: &Observed) -> Result
         let _ = fs::remove_file(message);
         let _ = fs::remove_file(&container.log_path);
     }
+    let mut is_clean = old.is_empty();
     let removed: BTreeSet<_> = old.iter().map(|container| &container.id).collect();
     for sandbox in observed.sandboxes.iter().skip(1).filter(|sandbox| !sandbox.ready) {
         let mut inside = observed.containers.iter().filter(|it| it.sandbox == sandbox.id);
         if inside.all(|container| removed.contains(&container.id)) {
             around.runtime.remove_sandbox(&sandbox.id).await?;
+            is_clean = false;
         }
     }
-    Ok(())
+    Ok(is_clean)
 }
 
 /// Dead containers with a newer dead one of the same name. The list is newest first.

@@ -96,29 +96,29 @@ impl Surroundings {
         if plan.starts.is_empty() {
             return Ok(());
         }
-        self.prepare_volumes(pod).await.map_err(|message| ("FailedMount", message))?;
-        let machine_dns = dns::parse(&files::read_or_empty(MACHINE_RESOLVERS));
         let (id, attempt) = match &plan.sandbox {
             SandboxPlan::Keep { id } => {
                 let found = observed.sandboxes.iter().find(|sandbox| sandbox.id == *id);
-                (Some(id.clone()), found.map_or(0, |sandbox| sandbox.attempt))
+                (Some(id.as_str()), found.map_or(0, |sandbox| sandbox.attempt))
             }
             SandboxPlan::Make { attempt } => (None, *attempt),
             SandboxPlan::Finish { .. } => return Ok(()),
         };
+        let machine_dns = dns::parse(&files::read_or_empty(MACHINE_RESOLVERS));
         let config = sandbox::config(pod, attempt, &self.machine, &machine_dns)
             .map_err(|error| ("FailedCreatePodSandBox", error.to_string()))?;
-        let id = match id {
-            Some(id) => id,
-            None => self.make_sandbox(pod, observed, &config).await?,
-        };
-        let ips = match observed.sandboxes.iter().find(|sandbox| sandbox.id == id) {
-            Some(sandbox) => sandbox.ips.clone(),
-            None => self.addresses(&id).await,
-        };
+        // None of these needs another.
+        let (volumes, sandbox, first_image) = tokio::join!(
+            self.prepare_volumes(pod),
+            self.sandbox(pod, observed, id, &config),
+            self.first_image(pod, plan, &config),
+        );
+        volumes.map_err(|message| ("FailedMount", message))?;
+        let (id, ips) = sandbox?;
         let place = Place { id: &id, config: &config, ips: &ips };
+        let mut image = first_image;
         for start in &plan.starts {
-            match self.start(pod, observed, start, &place).await {
+            match self.start(pod, observed, start, image.take(), &place).await {
                 Ok(()) => outcome.started.push(start.name.clone()),
                 Err(failure) => {
                     self.tell_failure(pod, &start.name, &failure);
@@ -127,6 +127,34 @@ impl Surroundings {
             }
         }
         Ok(())
+    }
+
+    /// The image of the container that starts first.
+    async fn first_image(
+        &self,
+        pod: &Pod,
+        plan: &Plan,
+        config: &PodSandboxConfig,
+    ) -> Option<Result<Image, Failure>> {
+        let container = pod.container(&plan.starts.first()?.name)?;
+        Some(self.images.ensure(self, pod, container, config).await)
+    }
+
+    /// The sandbox with that id, or a new one; and its addresses.
+    async fn sandbox(
+        &self,
+        pod: &Pod,
+        observed: &Observed,
+        id: Option<&str>,
+        config: &PodSandboxConfig,
+    ) -> Result<(String, Vec<String>), (&'static str, String)> {
+        let Some(id) = id else {
+            let id = self.make_sandbox(pod, observed, config).await?;
+            let ips = self.addresses(&id).await;
+            return Ok((id, ips));
+        };
+        let found = observed.sandboxes.iter().find(|sandbox| sandbox.id == id);
+        Ok((id.to_owned(), found.map(|sandbox| sandbox.ips.clone()).unwrap_or_default()))
     }
 
     /// Kills what must not run on.
@@ -181,10 +209,14 @@ impl Surroundings {
         pod: &Arc<Pod>,
         observed: &Observed,
         start: &Start,
+        image: Option<Result<Image, Failure>>,
         place: &Place<'_>,
     ) -> Result<(), Failure> {
         let Some(container) = pod.container(&start.name) else { return Ok(()) };
-        let image = self.images.ensure(self, pod, container, place.config).await?;
+        let image = match image {
+            Some(image) => image?,
+            None => self.images.ensure(self, pod, container, place.config).await?,
+        };
         let id = self.create(pod, observed, container, start.attempt, &image, place).await?;
         let note = |reason, message: String| {
             self.recorder.container(pod, &start.name, Kind::Normal, reason, &message);

@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep, sleep_until},
 };
+use tonic::Status;
 use tracing::{Instrument, info_span, warn};
 
 use super::{
@@ -44,6 +46,8 @@ pub(super) struct Worker {
     memory: Memory,
     /// Reasons that events have told of, so that each is told once.
     told: BTreeMap<String, &'static str>,
+    /// What the runtime had, if nothing is known to have happened since.
+    seen: Option<Observed>,
     /// When volumes are looked at again.
     refresh: Instant,
     /// Since when the pod is about to start, until it has.
@@ -72,6 +76,7 @@ impl Worker {
             wake,
             memory: Memory::default(),
             told: BTreeMap::new(),
+            seen: None,
             refresh: Instant::now() + REFRESH,
             starting: None,
         }
@@ -121,12 +126,16 @@ impl Worker {
             tokio::select! {
                 () = sleep_until(sooner) => {
                     if until == Some(sooner) {
+                        self.seen = None;
                         return;
                     }
                     self.around.refresh_volumes(pod).await;
                     self.refresh = Instant::now() + REFRESH;
                 }
-                () = self.wake.notified() => return,
+                () = self.wake.notified() => {
+                    self.seen = None;
+                    return;
+                }
                 // The sender lives as long as the entry, which only this worker removes.
                 _ = self.wanted.changed() => return,
             }
@@ -161,9 +170,7 @@ impl Worker {
     }
 
     async fn turn(&mut self, pod: &Arc<Pod>) -> Next {
-        let observed = match observe(&self.around.runtime, &self.around.directories, pod.uid())
-            .await
-        {
+        let observed = match self.observe(pod).await {
             Ok(observed) => observed,
             Err(status) => {
                 warn!(code = ?status.code(), reason = status.message(), "the runtime does not answer");
@@ -182,7 +189,8 @@ impl Worker {
         if idle || paused.is_some() {
             self.publish(pod, &observed, &plan.waiting, None);
             self.measure(pod, &observed);
-            prune::prune(&self.around, pod, &observed).await;
+            let is_clean = prune::prune(&self.around, pod, &observed).await;
+            self.seen = is_clean.then_some(observed);
             return next(plan.wake_at.into_iter().chain(paused).min(), now);
         }
         if matches!(plan.sandbox, SandboxPlan::Make { .. }) {
@@ -191,6 +199,15 @@ impl Worker {
         let outcome = self.act_and_tell(pod, &observed, &plan).await;
         self.remember(pod, &plan, outcome);
         Next::Now
+    }
+
+    async fn observe(&mut self, pod: &Pod) -> Result<Observed, Status> {
+        if let Some(seen) = self.seen.take() {
+            return Ok(seen);
+        }
+        // News that came before the look are part of it.
+        let _ = self.wake.notified().now_or_never();
+        observe(&self.around.runtime, &self.around.directories, pod.uid()).await
     }
 
     /// Carries the plan out. If that takes long, the status is told meanwhile.
@@ -305,6 +322,7 @@ impl Worker {
             || observed.containers.iter().any(|container| container.is_running());
         if !runs {
             self.publish(pod, observed, &BTreeMap::new(), failed);
+            self.seen = Some(observed.clone());
             return Next::Woken;
         }
         if let Some(failed) = failed {

@@ -71,7 +71,6 @@ pub(super) fn run(first: OwnedFd, listener: UnixListener) -> io::Result<()> {
         sessions: Vec::new(),
         ending_since: None,
         failed: false,
-        resting: false,
     };
     monitor.serve()
 }
@@ -88,8 +87,6 @@ struct Monitor {
     ending_since: Option<Instant>,
     /// Whether the container could not be made.
     failed: bool,
-    /// Whether nothing has happened since memory was given back.
-    resting: bool,
 }
 
 /// What a descriptor of the loop stands for.
@@ -109,9 +106,7 @@ enum Token {
 impl Monitor {
     fn serve(&mut self) -> io::Result<()> {
         while !self.is_done() {
-            let ready = self.wait()?;
-            self.rest(ready.is_empty());
-            for (token, flags) in ready {
+            for (token, flags) in self.wait()? {
                 self.handle(token, flags)?;
             }
             self.streams.sweep();
@@ -135,27 +130,18 @@ impl Monitor {
         }
     }
 
-    /// Gives memory back when nothing happens any more.
-    fn rest(&mut self, idle: bool) {
-        if idle && !self.resting && self.ending_since.is_none() {
-            sys::give_memory_back();
-        }
-        self.resting = idle;
-    }
-
     fn wait(&self) -> io::Result<Vec<(Token, PollFlags)>> {
         let interests = self.interests();
         let mut fds: Vec<PollFd<'_>> =
             interests.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let timeout = match self.ending_since {
-            Some(since) => Some(PATIENCE.saturating_sub(since.elapsed())),
-            None => (!self.resting).then_some(REST),
+        let left = self.ending_since.map_or(REST, |since| PATIENCE.saturating_sub(since.elapsed()));
+        let timeout =
+            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(0), tv_nsec: 1_000_000 };
+        let ready = match poll(&mut fds, Some(&timeout)) {
+            Ok(0) if self.ending_since.is_none() => sys::poll_with_little_memory(&mut fds),
+            ready => ready,
         };
-        let timeout = timeout.map(|left| Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(0),
-            tv_nsec: 1_000_000,
-        });
-        match poll(&mut fds, timeout.as_ref()) {
+        match ready {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),

@@ -1,6 +1,6 @@
 //! The server is killed under load, again and again, and so is etcd: what was acknowledged is there
 //! afterwards, versions never go back, and watches go on or say that they cannot. The same is done to the container
-//! runtime in a module of its own.
+//! runtime and to whole stacks, in modules of their own.
 //!
 //! `WAYBILL_CRASH_ROUNDS` sets the number of kills; `cargo xtask crash` does many.
 
@@ -10,6 +10,7 @@ mod client;
 mod etcd;
 mod ledger;
 mod runtime;
+mod stack;
 mod writer;
 
 use std::{sync::Arc, time::Duration};

@@ -38,13 +38,13 @@ struct Entry {
     code: i32,
     /// Once its creation was acknowledged.
     id: Option<String>,
-    start: Asked,
-    removal: Asked,
+    start: Step,
+    removal: Step,
 }
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Step {
     Not,
     Asked,
     Acknowledged,
@@ -82,7 +82,7 @@ impl Ledger {
     }
 
     pub(crate) fn ask_creation(&self, name: &str, script: Script, code: i32) {
-        let entry = Entry { script, code, id: None, start: Asked::Not, removal: Asked::Not };
+        let entry = Entry { script, code, id: None, start: Step::Not, removal: Step::Not };
         self.entries().insert(name.to_owned(), entry);
     }
 
@@ -91,19 +91,19 @@ impl Ledger {
     }
 
     pub(crate) fn ask_start(&self, name: &str) {
-        self.change(name, |entry| entry.start = Asked::Asked);
+        self.change(name, |entry| entry.start = Step::Asked);
     }
 
     pub(crate) fn started(&self, name: &str) {
-        self.change(name, |entry| entry.start = Asked::Acknowledged);
+        self.change(name, |entry| entry.start = Step::Acknowledged);
     }
 
     pub(crate) fn ask_removal(&self, name: &str) {
-        self.change(name, |entry| entry.removal = Asked::Asked);
+        self.change(name, |entry| entry.removal = Step::Asked);
     }
 
     pub(crate) fn removed(&self, name: &str) {
-        self.change(name, |entry| entry.removal = Asked::Acknowledged);
+        self.change(name, |entry| entry.removal = Step::Acknowledged);
     }
 
     /// Compares with what the runtime has, and leads every container to its end.
@@ -122,8 +122,8 @@ impl Ledger {
         for (name, entry) in entries {
             let there = found.get(&name);
             match (&entry.id, entry.removal, there) {
-                (_, Asked::Acknowledged, Some(_)) => panic!("{name} is there again: {entry:?}"),
-                (Some(_), Asked::Not, None) => panic!("{name} is lost: {entry:?}"),
+                (_, Step::Acknowledged, Some(_)) => panic!("{name} is there again: {entry:?}"),
+                (Some(_), Step::Not, None) => panic!("{name} is lost: {entry:?}"),
                 (Some(id), _, Some(there)) => assert_eq!(*id, there.id, "{name}"),
                 _ => {}
             }
@@ -137,11 +137,11 @@ impl Ledger {
         let status = client.status(id).await.expect("a listed container has a status");
         match status.state() {
             ContainerState::ContainerCreated => {
-                assert_ne!(entry.start, Asked::Acknowledged, "{entry:?} {status:?}");
+                assert_ne!(entry.start, Step::Acknowledged, "{entry:?} {status:?}");
                 client.start(id).await.unwrap_or_else(|it| panic!("{entry:?} {it:?}"));
             }
             ContainerState::ContainerRunning | ContainerState::ContainerExited => {
-                assert_ne!(entry.start, Asked::Not, "{entry:?} {status:?}");
+                assert_ne!(entry.start, Step::Not, "{entry:?} {status:?}");
             }
             ContainerState::ContainerUnknown => panic!("{entry:?} {status:?}"),
         }
