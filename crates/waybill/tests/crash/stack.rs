@@ -83,7 +83,7 @@ fn insist(command: impl Fn() -> bool) {
 fn pod(name: &str) -> String {
     let kind = if name == WITNESS { WITNESS } else { "load" };
     format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{for: {kind}}}}}, spec: {{
+        "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{for: {kind}}}}}, spec: {{
             terminationGracePeriodSeconds: 1,
             containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]}}}}"
     )
