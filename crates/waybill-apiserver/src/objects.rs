@@ -124,7 +124,12 @@ impl Objects {
         let revision = match self.store.write(write).await {
             Ok(revision) => revision,
             Err(WriteError::Conflict(found)) => {
-                return Err(CommitError::Conflict(found.map(|stored| stored.revision)));
+                let found = found.map(|stored| stored.revision);
+                if let Some(found) = found {
+                    // Who tries again must not meet the old object; if it takes too long they do.
+                    let _ = self.reach(found).await;
+                }
+                return Err(CommitError::Conflict(found));
             }
             Err(error) => return Err(CommitError::Store(error)),
         };

@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 use crate::program::KUBECTL;
 
 /// Longer than anything takes that a test waits for, even on a busy machine.
@@ -69,11 +71,10 @@ impl Kubectl {
         Ran::of(format!("kubectl {}", arguments.join(" ")), child)
     }
 
-    /// `kubectl apply` of `manifest`, which must succeed.
-    #[track_caller]
-    pub fn apply(&self, manifest: &str) {
+    /// `kubectl apply` of `manifest`.
+    pub fn apply(&self, manifest: &str) -> Ran {
         // Without the dashes kubectl takes what begins with a brace for JSON.
-        self.with_input(&["apply", "-f", "-"], &format!("---\n{manifest}")).succeeds();
+        self.with_input(&["apply", "-f", "-"], &format!("---\n{manifest}"))
     }
 
     /// Starts one that goes on until it is dropped; its input stays open.
@@ -156,7 +157,9 @@ impl Ran {
     /// Succeeds and prints exactly `expected`, give or take white space at the ends.
     #[track_caller]
     pub fn prints(&self, expected: &str) {
-        assert_eq!(self.succeeds().stdout.trim(), expected.trim(), "{}", self.command);
+        // Since 1.34, kubectl says where it deletes.
+        let printed = self.succeeds().stdout.replace(" from default namespace", "");
+        assert_eq!(printed.trim(), expected.trim(), "{}", self.command);
     }
 
     /// Succeeds and prints each of `parts`, blanks in a row taken as one.
@@ -168,11 +171,34 @@ impl Ran {
         }
     }
 
-    /// Fails with `code` and says `part` on standard error.
+    /// Fails with code 1 and says exactly `expected` on standard error.
     #[track_caller]
-    pub fn fails(&self, code: i32, part: &str) {
+    pub fn fails(&self, expected: &str) {
+        assert_eq!(self.code, Some(1), "{self:#?}");
+        assert_eq!(self.stderr.trim(), expected.trim(), "{}", self.command);
+    }
+
+    /// Fails with `code` and says `part`, among other things, on standard error.
+    #[track_caller]
+    pub fn fails_with(&self, code: i32, part: &str) {
         assert_eq!(self.code, Some(code), "{self:#?}");
         assert!(self.stderr.contains(part), "{part:?} is not in {self:#?}");
+    }
+
+    /// A diff that found differences and shows each of `parts`.
+    #[track_caller]
+    pub fn differs(&self, parts: &[&str]) {
+        assert_eq!(self.code, Some(1), "{self:#?}");
+        let printed = squeeze(&self.stdout);
+        for part in parts {
+            assert!(printed.contains(part), "{part:?} is not in the output of {self:#?}");
+        }
+    }
+
+    /// Standard output as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.succeeds().stdout).expect("kubectl prints JSON")
     }
 }
 

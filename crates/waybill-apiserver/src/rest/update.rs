@@ -70,8 +70,8 @@ impl Rest {
                 Ok(revision) => {
                     return Ok(Written { document: with_version(new, revision), warnings });
                 }
-                Err(CommitError::Conflict(_)) if pinned.is_none() => {}
-                Err(CommitError::Conflict(_)) => break,
+                // Made again of what is there now; a version that the client named no longer fits.
+                Err(CommitError::Conflict(_)) => {}
                 Err(error) => return Err(store_failure(&error)),
             }
         }

@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use rustix::mount::{UnmountFlags, unmount};
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use waybill_api::gates::KubeVersion;
 use waybill_apiserver::{NodeFiles, NodeIdentity, issue_node};
@@ -37,7 +38,7 @@ const DRAIN: Duration = Duration::from_secs(35);
 const STOP: Duration = Duration::from_secs(15);
 
 /// How long a node may take to be ready once it serves.
-const NODE_PATIENCE: Duration = Duration::from_secs(30);
+const NODE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// How often certificates are looked at.
 const CERTIFICATES: Duration = Duration::from_secs(3600);
@@ -114,8 +115,8 @@ impl Stack {
         let (_, first_image) = tokio::try_join!(
             async {
                 progress.begin("node");
-                node.start().await?;
-                wait_for_node(&files.kubeconfig, &identity.name).await?;
+                let place = node.start().await?;
+                wait_for_node(&files.kubeconfig, &identity.name, &place).await?;
                 progress.done("node", &identity.name);
                 Ok(())
             },
@@ -279,32 +280,44 @@ async fn check_socket(socket: &Path, progress: &Progress) -> Result<String> {
     Ok(place)
 }
 
-/// Pods are given to a node once its object says that it is ready.
-async fn wait_for_node(kubeconfig: &Path, name: &str) -> Result<()> {
+/// Pods are given to a node once its object says that it is ready, and sessions find it once that says
+/// where it serves now: the object may be of the last start.
+async fn wait_for_node(kubeconfig: &Path, name: &str, place: &str) -> Result<()> {
     let options = Options { kubeconfig: kubeconfig.to_owned(), ..Options::default() };
     let requests = Requests::new(connect(&options).await?.client);
     let path = format!("/api/v1/nodes/{name}");
     let start = Instant::now();
     loop {
         let found = requests.get(&path).await;
-        if found.as_ref().is_ok_and(is_ready) {
+        if found.as_ref().is_ok_and(|node| serves_at(node, place) && ready(node).is_ok()) {
             return Ok(());
         }
         if start.elapsed() > NODE_PATIENCE {
-            let seconds = NODE_PATIENCE.as_secs();
-            found.with_context(|| format!("node {name} is not there after {seconds} s"))?;
-            bail!("node {name} is not ready after {seconds} s; see its log in STATE/logs/node.log");
+            let node = found.with_context(|| format!("node {name} is not there"))?;
+            let why = ready(&node).err().unwrap_or("it does not say where it serves");
+            bail!("node {name} is not ready after {} s: {why}", NODE_PATIENCE.as_secs());
         }
         sleep(Duration::from_millis(10)).await;
     }
 }
 
-fn is_ready(node: &serde_json::Value) -> bool {
-    let conditions = node.pointer("/status/conditions").and_then(serde_json::Value::as_array);
-    conditions.into_iter().flatten().any(|it| {
-        it.get("type").is_some_and(|kind| kind == "Ready")
-            && it.get("status").is_some_and(|status| status == "True")
-    })
+fn serves_at(node: &Value, place: &str) -> bool {
+    let port = node.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
+    port.is_some_and(|port| place.ends_with(&format!(":{port}")))
+}
+
+/// Or why it is not.
+fn ready(node: &Value) -> Result<(), &str> {
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+    let condition = conditions
+        .into_iter()
+        .flatten()
+        .find(|it| it.get("type").is_some_and(|kind| kind == "Ready"));
+    let Some(condition) = condition else { return Err("it reports nothing") };
+    if condition.get("status").is_some_and(|status| status == "True") {
+        return Ok(());
+    }
+    Err(condition.get("message").and_then(Value::as_str).unwrap_or("it does not say why"))
 }
 
 fn api_server(plan: &Plan, state: &State, listen: SocketAddr) -> Role {
@@ -376,5 +389,28 @@ impl Flags {
         };
         self.add("--log-format", format);
         Role::new(name, self.0, state.log(name), plan.verbose > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_is_ready_when_it_says_so_and_where_it_serves_now() {
+        let node = |status: &str| {
+            json!({"status": {
+                "conditions": [{"type": "Ready", "status": status, "message": "no network"}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": 4711}},
+            }})
+        };
+        assert_eq!(ready(&node("True")), Ok(()));
+        assert_eq!(ready(&node("False")), Err("no network"));
+        assert_eq!(ready(&json!({})), Err("it reports nothing"));
+        assert!(serves_at(&node("True"), "https://127.0.0.1:4711"));
+        assert!(!serves_at(&node("True"), "https://127.0.0.1:14711"));
+        assert!(!serves_at(&json!({}), "https://127.0.0.1:4711"));
     }
 }

@@ -21,7 +21,7 @@ const WITNESS: &str = "witness";
 fn pods_are_as_specified_after_any_role_was_killed_under_load() {
     let Some(stack) = Setup::new(env!("CARGO_BIN_EXE_waybill")).start() else { return };
     let kubectl = stack.kubectl();
-    kubectl.apply(&pod(WITNESS));
+    kubectl.apply(&pod(WITNESS)).succeeds();
     wait_for(kubectl, WITNESS);
     let before = container(kubectl, WITNESS);
 

@@ -67,7 +67,7 @@ fn shell(name: &str, script: &str) -> String {
 /// Applies a pod and waits until it is ready.
 #[track_caller]
 fn start(stack: &Stack, name: &str, manifest: &str) {
-    stack.kubectl().apply(manifest);
+    stack.kubectl().apply(manifest).succeeds();
     ready(stack, name);
 }
 

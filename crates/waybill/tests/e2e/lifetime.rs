@@ -9,11 +9,14 @@ use crate::BINARY;
 const SLEEPER: &str = "sleeper";
 
 fn start_sleeper(stack: &Stack) {
-    stack.kubectl().apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: {SLEEPER}}}, spec: {{
+    stack
+        .kubectl()
+        .apply(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {SLEEPER}}}, spec: {{
             terminationGracePeriodSeconds: 1,
             containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]}}}}"
-    ));
+        ))
+        .succeeds();
     stack
         .kubectl()
         .line(&format!("wait --for=condition=Ready pod/{SLEEPER} --timeout=60s"))
@@ -80,16 +83,18 @@ fn a_volume_follows_its_object() {
     let map = |text: &str| {
         kubectl.apply(&format!(
             "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: follow}}, data: {{a: {text}}}}}"
-        ));
+        )).succeeds();
     };
     map("old");
-    kubectl.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: follow}}, spec: {{
+    kubectl
+        .apply(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: follow}}, spec: {{
             terminationGracePeriodSeconds: 1,
             volumes: [{{name: v, configMap: {{name: follow}}}}],
             containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600'],
                 volumeMounts: [{{name: v, mountPath: /v}}]}}]}}}}"
-    ));
+        ))
+        .succeeds();
     kubectl.line("wait --for=condition=Ready pod/follow --timeout=60s").succeeds();
     kubectl.line("exec follow -- cat /v/a").prints("old");
     map("new");

@@ -27,7 +27,7 @@ fn deletion_waits_for_finalizers_unless_told_not_to() {
     cluster
         .kubectl("patch cm c --type=merge -p {\"metadata\":{\"finalizers\":null}}")
         .prints("configmap/c patched");
-    waiting.ends();
+    assert_eq!(waiting.ends(), Some(0));
     cluster.kubectl("get cm c --ignore-not-found").prints("");
 }
 

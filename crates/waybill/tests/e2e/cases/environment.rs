@@ -6,8 +6,9 @@ use super::{pod, ready, start};
 
 pub(super) fn every_source(stack: &Stack) {
     let kubectl = stack.kubectl();
-    kubectl.apply(
-        "apiVersion: v1
+    kubectl
+        .apply(
+            "apiVersion: v1
 kind: ConfigMap
 metadata: {name: sources}
 data: {PLAIN: from the map, other.key: dotted}
@@ -17,7 +18,8 @@ kind: Secret
 metadata: {name: sources}
 stringData: {token: t0ken}
 ",
-    );
+        )
+        .succeeds();
     let spec = format!(
         "  containers:
   - name: main
@@ -97,19 +99,17 @@ pub(super) fn a_missing_source(stack: &Stack) {
 "
     );
     let kubectl = stack.kubectl();
-    kubectl.apply(&pod("missing", &spec));
+    kubectl.apply(&pod("missing", &spec)).succeeds();
     let waiting = "get pod missing -o jsonpath={.status.containerStatuses[0].state.waiting.reason}";
     kubectl.eventually(waiting, "CreateContainerConfigError");
     let message =
         "get pod missing -o jsonpath={.status.containerStatuses[0].state.waiting.message}";
-    let message = kubectl.line(message).stdout;
-    assert!(
-        message.contains("PASSWORD") && message.contains("secret \"late\" not found"),
-        "{message}"
-    );
+    let expected = "secret \"late\" not found (variable \"PASSWORD\" of container \"main\")";
+    kubectl.eventually(message, expected);
     kubectl.eventually_shows("describe pod missing", "Warning Failed");
     kubectl
-        .apply("{apiVersion: v1, kind: Secret, metadata: {name: late}, stringData: {password: x}}");
+        .apply("{apiVersion: v1, kind: Secret, metadata: {name: late}, stringData: {password: x}}")
+        .succeeds();
     ready(stack, "missing");
     kubectl.run(&["exec", "missing", "--", "sh", "-c", "echo $PASSWORD"]).prints("x");
 }

@@ -22,7 +22,7 @@ pub(super) fn restart_policies(stack: &Stack) {
     volumeMounts: [{{name: v, mountPath: /v}}]
 "
         );
-        kubectl.apply(&pod(name, &spec));
+        kubectl.apply(&pod(name, &spec)).succeeds();
     };
     of("never", "Never", "echo dying words > /dev/termination-log; exit 3");
     of("succeeds", "Never", "true");
@@ -54,7 +54,7 @@ pub(super) fn restart_policies(stack: &Stack) {
 
 pub(super) fn crash_loops_back_off(stack: &Stack) {
     let kubectl = stack.kubectl();
-    kubectl.apply(&shell("crash", "echo run; exit 1"));
+    kubectl.apply(&shell("crash", "echo run; exit 1")).succeeds();
     let reason = "get pod crash -o jsonpath={.status.containerStatuses[0].state.waiting.reason}";
     kubectl.eventually(reason, "CrashLoopBackOff");
     kubectl.line("get pod crash").shows(&["CrashLoopBackOff"]);
@@ -106,7 +106,7 @@ pub(super) fn probes_of_ports(stack: &Stack) {
     );
     let manifest = pod("ports", &format!("  hostNetwork: true\n{spec}"));
     let kubectl = stack.kubectl();
-    kubectl.apply(&manifest);
+    kubectl.apply(&manifest).succeeds();
     let of = |name: &str| {
         format!(
             "get pod ports -o jsonpath={{.status.containerStatuses[?(@.name==\"{name}\")].ready}}"
@@ -161,5 +161,5 @@ pub(super) fn deletion(stack: &Stack) {
     assert!((2.0..25.0).contains(&seconds), "the grace was {seconds} s");
     patient("forced", "trap '' TERM; while true; do sleep 0.1; done");
     kubectl.line("delete pod forced --grace-period=0 --force").succeeds();
-    kubectl.line("get pod forced").fails(1, "not found");
+    kubectl.line("get pod forced").fails_with(1, "not found");
 }

@@ -37,11 +37,11 @@ pub(super) fn apply_get_describe(stack: &Stack) {
     let qos = "get pod plain -o jsonpath={.status.qosClass}/{.status.containerStatuses[0].started}";
     kubectl.line(qos).prints("BestEffort/true");
     gone(stack, "plain");
-    kubectl.line("get pod plain").fails(1, "not found");
+    kubectl.line("get pod plain").fails_with(1, "not found");
 }
 
 pub(super) fn logs(stack: &Stack) {
-    let script = "for i in 1 2 3; do echo line $i; done; echo oops >&2; until [ -e /go ]; do sleep 0.1; done; \
+    let script = "for i in 1 2 3; do echo line $i; done; echo oops; until [ -e /go ]; do sleep 0.1; done; \
                   echo last";
     start(stack, "logs", &shell("logs", script));
     let kubectl = stack.kubectl();
@@ -56,7 +56,7 @@ pub(super) fn logs(stack: &Stack) {
     kubectl.line("exec logs -- touch /go").succeeds();
     follower.wait_for("last");
     assert_eq!(follower.ends(), Some(0));
-    kubectl.line("logs logs -c other").fails(1, "container other is not valid for pod logs");
+    kubectl.line("logs logs -c other").fails_with(1, "container other is not valid for pod logs");
 }
 
 pub(super) fn exec(stack: &Stack) {
@@ -64,15 +64,15 @@ pub(super) fn exec(stack: &Stack) {
     let kubectl = stack.kubectl();
     let run = |script: &str| kubectl.run(&["exec", "exec", "--", "sh", "-c", script]);
     run("echo out; echo err >&2").prints("out");
-    run("exit 7").fails(7, "exit code 7");
+    run("exit 7").fails_with(7, "exit code 7");
     kubectl.with_input(&["exec", "-i", "exec", "--", "wc", "-c"], "12345").prints("5");
     // More than all buffers between here and there.
     let many = "x".repeat(3 << 20);
     kubectl.with_input(&["exec", "-i", "exec", "--", "wc", "-c"], &many).prints("3145728");
     let printed = run("dd if=/dev/zero bs=1024 count=3072 2>/dev/null | tr '\\000' y");
     assert_eq!(printed.succeeds().stdout.len(), 3 << 20);
-    kubectl.line("exec exec -- /no/such").fails(1, "");
-    kubectl.line("exec nobody -- true").fails(1, "not found");
+    kubectl.line("exec exec -- /no/such").fails_with(1, "");
+    kubectl.line("exec nobody -- true").fails_with(1, "not found");
 }
 
 /// Both ends have a terminal, and the size of one follows the other.

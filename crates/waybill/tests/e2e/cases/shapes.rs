@@ -51,7 +51,7 @@ pub(super) fn init_containers_and_sidecars(stack: &Stack) {
   containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]
 "
     );
-    kubectl.apply(&pod("bad-init", &failing));
+    kubectl.apply(&pod("bad-init", &failing)).succeeds();
     ended(stack, "bad-init", "Failed");
     kubectl.line("get pod bad-init").shows(&["bad-init 0/1 Init:Error"]);
 }
@@ -62,7 +62,7 @@ pub(super) fn images_that_are_not_there(stack: &Stack) {
         let container = format!(
             "  containers: [{{name: main, image: '{image}', imagePullPolicy: {policy}, command: ['true']}}]\n"
         );
-        kubectl.apply(&pod(name, &container));
+        kubectl.apply(&pod(name, &container)).succeeds();
         format!("get pod {name} -o jsonpath={{.status.containerStatuses[0].state.waiting.reason}}")
     };
     let never = of("never-pull", "localhost:1/none:1", "Never");
@@ -103,14 +103,14 @@ pub(super) fn users_and_groups(stack: &Stack) {
     let kubectl = stack.kubectl();
     kubectl.eventually_shows("logs users", "1234\n2345\n2345 3456\n3456");
     kubectl.line("exec users -- pwd").prints("/tmp");
-    kubectl.line("exec users -- touch /x").fails(1, "Read-only file system");
+    kubectl.line("exec users -- touch /x").fails_with(1, "Read-only file system");
     let refused = pod(
         "root-user",
         &format!(
             "  containers: [{{name: main, image: '{IMAGE}', securityContext: {{runAsNonRoot: true}}, command: ['true']}}]\n"
         ),
     );
-    kubectl.apply(&refused);
+    kubectl.apply(&refused).succeeds();
     let reason =
         "get pod root-user -o jsonpath={.status.containerStatuses[0].state.waiting.reason}";
     kubectl.eventually(reason, "CreateContainerConfigError");

@@ -33,19 +33,21 @@ pub(super) fn our_own_verbs(stack: &Stack) {
     run("get configmap verbs -o json").shows(&["\"a\": \"b\""]);
     run("get configmap verbs -o yaml").shows(&["a: b"]);
     run("get pods -A").shows(&["NAMESPACE NAME", "default verbs"]);
-    run("get pod nobody").fails(1, "pods \"nobody\" not found");
-    run("get nonsense").fails(1, "the server has no resource `nonsense`; it has ");
+    run("get pod nobody").fails_with(1, "pods \"nobody\" not found");
+    run("get nonsense").fails_with(1, "the server has no resource `nonsense`; it has ");
     run("logs verbs").prints("one\ntwo");
     run("logs pod/verbs --tail 1").prints("two");
     run("exec verbs -- cat /proc/self/environ").shows(&["HOME="]);
     run("delete pod verbs --grace-period 1").prints("pod/verbs deleted");
-    run("get pod verbs").fails(1, "not found");
+    run("get pod verbs").fails_with(1, "not found");
     run(&format!("delete -f {file} --ignore-not-found")).prints("configmap/verbs deleted");
 }
 
 pub(super) fn where_variables_came_from(stack: &Stack) {
-    stack.kubectl().apply(
-        "apiVersion: v1
+    stack
+        .kubectl()
+        .apply(
+            "apiVersion: v1
 kind: ConfigMap
 metadata: {name: origins}
 data: {A: from the map}
@@ -55,7 +57,8 @@ kind: Secret
 metadata: {name: origins}
 stringData: {key: hidden-value}
 ",
-    );
+        )
+        .succeeds();
     let spec = format!(
         "  containers:
   - name: main

@@ -54,7 +54,7 @@ pub(super) fn every_volume(stack: &Stack) {
         host.display()
     );
     let kubectl = stack.kubectl();
-    kubectl.apply(OBJECTS);
+    kubectl.apply(OBJECTS).succeeds();
     start(stack, "volumes", &pod("volumes", &spec));
     let run = |script: &str| kubectl.run(&["exec", "volumes", "--", "sh", "-c", script]);
     run("cat /settings/sub/a; ls /settings").prints("from the ConfigMapsub");
@@ -68,8 +68,8 @@ pub(super) fn every_volume(stack: &Stack) {
     run("echo x > /disk/x && cat /disk/x").prints("x");
     run("grep -c ' /memory tmpfs' /proc/mounts; grep -c ' /secret tmpfs' /proc/mounts")
         .prints("1\n1");
-    run("dd if=/dev/zero of=/memory/x bs=1024 count=2048").fails(1, "No space left");
-    run("touch /secret/x").fails(1, "Read-only");
+    run("dd if=/dev/zero of=/memory/x bs=1024 count=2048").fails_with(1, "No space left");
+    run("touch /secret/x").fails_with(1, "Read-only");
     // Every pod can talk to its API server.
     run("ls /var/run/secrets/kubernetes.io/serviceaccount").prints("ca.crt\nnamespace\ntoken");
 }
@@ -98,7 +98,7 @@ pub(super) fn sub_paths(stack: &Stack) {
     kubectl.line("exec sub -- cat /sub/f /file /expanded/f").prints("in\nin\nin");
     // A link that leads out of the volume leads nowhere near the machine's files.
     let evil = spec.replace("subPath: d}", "subPath: evil}").replace("name: sub", "name: evil");
-    kubectl.apply(&pod("evil", &evil));
+    kubectl.apply(&pod("evil", &evil)).succeeds();
     let state = "get pod evil -o jsonpath={.status.containerStatuses[0].state.waiting.reason}";
     kubectl.eventually(state, "CreateContainerConfigError");
 }
