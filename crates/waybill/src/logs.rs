@@ -57,7 +57,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let parameters = parameters(&args);
+        let parameters = parameters(args);
         let cluster = args.cluster.connect().await?;
         let path = log_path(&cluster.place(), &args.pod, &parameters);
         let mut log = cluster.requests.stream(&path).await?;

@@ -1,6 +1,6 @@
 //! A server with a state directory of its own, and kubectl that talks to it.
 
-use std::{path::PathBuf, thread};
+use std::thread;
 
 use tempfile::TempDir;
 use waybill_testkit::{
@@ -15,10 +15,11 @@ const GATES: &str = "--feature-gates=ExecEnvVar=true,ExecRequestID=true,CSIDirec
 
 /// A running server; it ends when this is dropped.
 pub(crate) struct Cluster {
-    dir: TempDir,
     setup: Setup,
     kubectl: Kubectl,
+    // Before the directory, which it uses.
     _server: ApiServer,
+    _dir: TempDir,
 }
 
 impl Cluster {
@@ -29,7 +30,7 @@ impl Cluster {
         let mut setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path()).flag(GATES);
         setup.tokens = TOKENS.to_owned();
         let server = setup.start();
-        Some(Self { dir, setup, kubectl, _server: server })
+        Some(Self { setup, kubectl, _server: server, _dir: dir })
     }
 
     /// Runs kubectl with the arguments in `line`, split at spaces.
@@ -74,10 +75,6 @@ impl Cluster {
                       \"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}";
         self.kubectl(&format!("patch node {name} --subresource=status --type=merge -p {status}"))
             .prints(&format!("node/{name} patched"));
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
     }
 }
 
