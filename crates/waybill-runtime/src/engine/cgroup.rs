@@ -120,7 +120,7 @@ impl Cgroup {
             .collect()
     }
 
-    /// Opens what reports [`PollFlags::PRI`] when it became empty or populated.
+    /// Opens what reports `PollFlags::PRI` when it became empty or populated.
     pub(super) fn open_events(&self) -> io::Result<File> {
         File::open(self.unified().join("cgroup.events"))
     }

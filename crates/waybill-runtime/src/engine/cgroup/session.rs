@@ -56,7 +56,7 @@ impl SessionCgroup {
         &self.directory
     }
 
-    /// Reports [`PollFlags::PRI`] when it became empty or populated.
+    /// Reports `PollFlags::PRI` when it became empty or populated.
     pub(in crate::engine) fn events(&self) -> &OwnedFd {
         &self.events
     }
