@@ -41,6 +41,8 @@ pub struct Stack {
     notes: Mutex<Receiver<String>>,
     kubectl: Kubectl,
     setup: Setup,
+    /// Above those of its pods.
+    cgroup: String,
     dir: TempDir,
 }
 
@@ -71,7 +73,18 @@ impl Setup {
         let dir = tempfile::tempdir().expect("the temporary directory is writable");
         let kubectl = Kubectl::find(&dir.path().join("state/kubeconfig"), dir.path())?;
         let (up, notes) = self.spawn(dir.path());
-        Some(Stack { up, notes: Mutex::new(notes), kubectl, setup: self, dir })
+        let mut stack = Stack {
+            up,
+            notes: Mutex::new(notes),
+            kubectl,
+            setup: self,
+            cgroup: String::new(),
+            dir,
+        };
+        let node = arguments(stack.role("node"));
+        let mut following = node.into_iter().skip_while(|it| it != "--cgroup-root").skip(1);
+        stack.cgroup = following.next().expect("the node is told its cgroup");
+        Some(stack)
     }
 
     fn spawn(&self, dir: &Path) -> (Child, Receiver<String>) {
@@ -198,6 +211,7 @@ impl Stack {
         assert!(processes.is_empty(), "left running: {processes:#?}");
         let pods = fs::read_dir(self.state().join("node/pods")).into_iter().flatten().count();
         assert_eq!(pods, 0, "directories of pods are left");
+        wait_until("the cgroups of its pods are gone", || cgroups(&self.cgroup).is_empty());
     }
 }
 
@@ -242,6 +256,14 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
         assert!(start.elapsed() < PATIENCE, "not in time: {what}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Where a cgroup is, in every hierarchy of the machine.
+fn cgroups(path: &str) -> Vec<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    let hierarchies = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    let places = hierarchies.chain([root.to_owned()]).map(|it| it.join(path.trim_matches('/')));
+    places.filter(|place| place.exists()).collect()
 }
 
 fn processes() -> Vec<u32> {
