@@ -42,7 +42,7 @@ async fn no_container_and_no_exit_code_is_lost_when_runtimes_and_monitors_are_ki
     let client = Client::connect(&setup, &cgroup).await;
     client.import(busybox).await;
     let elder = client.start_elder(ELDER).await;
-    let before = Census::take(&setup, &cgroup);
+    let before = settled(&setup, &cgroup).await;
     let monitors = Monitors::new(&setup, &elder.id);
     for round in 0..rounds() {
         let dice = Dice::new(round);
@@ -117,6 +117,19 @@ async fn start_again(setup: &Setup, mut dice: Dice) -> Runtime {
         early.kill();
     }
     setup.start()
+}
+
+/// What there is once helpers that made the first container are gone: twice the same, a while apart.
+async fn settled(setup: &Setup, cgroup: &str) -> Census {
+    let mut seen = Census::take(setup, cgroup);
+    loop {
+        sleep(Duration::from_millis(500)).await;
+        let now = Census::take(setup, cgroup);
+        if now == seen {
+            return now;
+        }
+        seen = now;
+    }
 }
 
 async fn nothing_is_left(setup: &Setup, cgroup: &str, before: &Census, round: usize) {
