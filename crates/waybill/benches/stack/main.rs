@@ -111,7 +111,7 @@ async fn crowd(pods: &Pods, count: usize) {
 async fn execs(up: &Up, pods: &Pods, count: usize) {
     pods.run("box").await;
     let executor = Arc::new(Executor::new(&up.options()).await.unwrap());
-    let pid = processes::named(up.pid(), "sleep").expect("the pod runs sleep");
+    let pid = processes::with_arguments(&pods::COMMAND).expect("the pod runs");
     let (mut ours, mut nsenter) = (Times::default(), Times::default());
     for _ in 0..count {
         ours.add(exec(&executor).await);

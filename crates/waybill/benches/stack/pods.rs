@@ -12,6 +12,9 @@ use waybill_client::Options;
 /// The image that every stack brings.
 const IMAGE: &str = "waybill.dev/busybox:1";
 
+/// What pods run; nobody else sleeps for so long.
+pub(crate) const COMMAND: [&str; 2] = ["sleep", "31415926"];
+
 pub(crate) struct Pods(Api<Pod>);
 
 impl Pods {
@@ -29,7 +32,7 @@ impl Pods {
                 "automountServiceAccountToken": false,
                 "containers": [{
                     "name": "main", "image": IMAGE, "imagePullPolicy": "Never",
-                    "command": ["sleep", "1000000"],
+                    "command": COMMAND,
                 }],
             },
         }));

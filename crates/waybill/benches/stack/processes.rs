@@ -37,12 +37,12 @@ pub(crate) fn processor_time(root: u32) -> Duration {
     Duration::from_nanos(nanoseconds)
 }
 
-/// A descendant that runs the program.
-pub(crate) fn named(root: u32, program: &str) -> Option<u32> {
-    tree(root).into_iter().find(|pid| {
-        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        command.split(|byte| *byte == 0).next().is_some_and(|name| name == program.as_bytes())
-    })
+/// A process of the machine with these arguments; those of containers descend from nobody.
+pub(crate) fn with_arguments(arguments: &[&str]) -> Option<u32> {
+    let wanted: Vec<u8> = arguments.iter().flat_map(|it| it.bytes().chain([0])).collect();
+    let found = parents().into_iter().map(|(pid, _)| pid);
+    let is_it = |pid: &u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|it| it == wanted);
+    found.into_iter().find(is_it)
 }
 
 /// `waybill node` and so on.
@@ -56,18 +56,7 @@ fn command(pid: u32) -> String {
 
 /// A process and all that descend from it.
 fn tree(root: u32) -> Vec<u32> {
-    let parents: Vec<(u32, u32)> = fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            // The name in the second field may hold anything.
-            let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
-            Some((pid, parent))
-        })
-        .collect();
+    let parents = parents();
     let mut tree = vec![root];
     let mut at = 0;
     while let Some(pid) = tree.get(at).copied() {
@@ -75,4 +64,17 @@ fn tree(root: u32) -> Vec<u32> {
         at += 1;
     }
     tree
+}
+
+/// Every process and its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let parents = entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The name in the second field may hold anything.
+        let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
+        Some((pid, parent))
+    });
+    parents.collect()
 }
