@@ -10,7 +10,7 @@ use tokio::{
 use tonic::Status;
 use tracing::{info, warn};
 
-use super::{End, Wanted, cgroup, start::shown, surroundings::Surroundings};
+use super::{Wanted, cgroup, start::shown, surroundings::Surroundings};
 use crate::{
     cri::observe::observe,
     event::Kind,
@@ -71,10 +71,11 @@ impl<'a> Ending<'a> {
 
     async fn try_to_tear_down(&self, deadline: &watch::Receiver<Instant>) -> Result<(), String> {
         let Wanted { pod, end } = self.wanted.borrow().clone();
-        // A pod that will be started again by the next node has not ended as far as users can tell.
-        let drained = matches!(end, Some(End::Drain { .. }));
+        // A pod that will be started again by the next node has not ended as far as users can tell, and one
+        // that was deleted by force has no object any more to tell it with.
+        let is_told = end.is_none();
         let told = |observed: &Observed| {
-            if !drained {
+            if is_told {
                 self.around.publish_ending(&pod, observed);
             }
         };
@@ -95,7 +96,7 @@ impl<'a> Ending<'a> {
         self.around.remove_files(&pod).await?;
         cgroup::remove(&self.around.machine.cgroup_root, pod.uid());
         info!("the pod has ended");
-        if !drained && pod.is_deleted() && pod.origin() == PodOrigin::ApiServer {
+        if is_told && pod.is_deleted() && pod.origin() == PodOrigin::ApiServer {
             self.around.delete(&pod);
         }
         Ok(())

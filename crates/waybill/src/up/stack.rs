@@ -31,8 +31,9 @@ const API_SERVER_PORT: u16 = 6443;
 /// The node's own API is for the API server beside it, which learns its port from the node's object.
 const NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// How long pods may take to end, with a little for the node itself.
-const DRAIN: Duration = Duration::from_secs(35);
+/// How long pods may take to end, with some time for the node to clear up after them and to write their last
+/// statuses.
+const DRAIN: Duration = Duration::from_secs(50);
 
 /// How long the other roles may take to end.
 const STOP: Duration = Duration::from_secs(15);
