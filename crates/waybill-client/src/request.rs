@@ -113,8 +113,7 @@ impl Requests {
             }
             other => other?,
         };
-        let version = |object: &Value| object.pointer("/metadata/resourceVersion").cloned();
-        let same = version(&before) == version(&after);
+        let same = as_users_write(before) == as_users_write(after);
         Ok(if same { Applied::Unchanged } else { Applied::Configured })
     }
 
@@ -256,5 +255,37 @@ impl RequestError {
     /// Whether the server knows no such object.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { code: 404, .. })
+    }
+}
+/// An object without what others write into it while its user looks at it.
+fn as_users_write(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        metadata.remove("resourceVersion");
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A node may write a status between the two answers that are compared.
+    #[test]
+    fn a_status_of_another_hand_is_no_change_of_the_user() {
+        let object = |version: &str, phase: &str, image: &str| {
+            as_users_write(json!({
+                "metadata": {"name": "p", "resourceVersion": version, "managedFields": [version]},
+                "spec": {"image": image},
+                "status": {"phase": phase},
+            }))
+        };
+        assert_eq!(object("1", "Pending", "a"), object("2", "Running", "a"));
+        assert_ne!(object("1", "Pending", "a"), object("2", "Pending", "b"));
     }
 }
