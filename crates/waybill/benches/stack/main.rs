@@ -109,6 +109,10 @@ async fn crowd(pods: &Pods, count: usize) {
 
 /// Taken in turns, so that all see the same machine.
 async fn execs(up: &Up, pods: &Pods, count: usize) {
+    // Pods that were deleted without grace are gone from the API before their processes are.
+    while processes::with_arguments(&pods::COMMAND).is_some() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     pods.run("box").await;
     let executor = Arc::new(Executor::new(&up.options()).await.unwrap());
     let pid = processes::with_arguments(&pods::COMMAND).expect("the pod runs");
