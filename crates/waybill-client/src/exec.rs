@@ -15,7 +15,7 @@ use http::{
 };
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use kube::{Client, Config, client::ConfigExt};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -141,7 +141,12 @@ impl Executor {
         if self.config.proxy_url.is_some() {
             return Err(ExecError::Proxy);
         }
-        let connector = self.config.rustls_https_connector().map_err(ExecError::Tls)?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        // The request line and the headers are written one after the other, and a session is typed by hand.
+        tcp.set_nodelay(true);
+        let connector = self.config.rustls_https_connector_with_connector(tcp);
+        let connector = connector.map_err(ExecError::Tls)?;
         let io = connector.oneshot(self.config.cluster_url.clone()).await;
         let io = TokioIo::new(io.map_err(ExecError::Unreachable)?);
         let io = TokioIo::new(TargetWriter::new(io, &Method::GET, target));
