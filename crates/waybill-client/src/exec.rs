@@ -6,7 +6,7 @@
 
 mod session;
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -19,6 +19,7 @@ use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use kube::{Client, Config, client::ConfigExt};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use tokio::time::timeout;
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use waybill_api::{exec::PodExecOptions, status::Status};
 use waybill_stream::{
@@ -35,6 +36,9 @@ const OFFERED: &[Protocol] = &[Protocol::V5, Protocol::V4];
 
 /// An answer that is no session is a Status, which is far smaller.
 const ANSWER_BYTES: usize = 1 << 20;
+
+/// For the connection and the answer. The server waits for a node, which waits for a runtime.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the API's own documentation lists what an exec request may say, as a JSON pointer.
 const EXEC_PARAMETERS: &str =
@@ -105,8 +109,11 @@ impl Executor {
         );
         let handshake = ClientHandshake::new().map_err(|_| ExecError::NoRandomness)?;
         let request = self.request(&handshake).await?;
-        let mut sender = self.connect(&target).await?;
-        let answer = sender.send_request(request).await.map_err(ExecError::Exchange)?;
+        let answer = async {
+            let mut sender = self.connect(&target).await?;
+            sender.send_request(request).await.map_err(ExecError::Exchange)
+        };
+        let answer = timeout(PATIENCE, answer).await.map_err(|_| ExecError::Silent)??;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(refusal(answer).await);
         }
@@ -203,6 +210,9 @@ pub enum ExecError {
     /// Nothing answers there.
     #[error("cannot reach the server")]
     Unreachable(#[source] BoxError),
+    /// Nothing came for a minute.
+    #[error("the server did not answer within a minute")]
+    Silent,
     /// The connection broke while the session was asked for.
     #[error("the server did not answer")]
     Exchange(#[source] hyper::Error),

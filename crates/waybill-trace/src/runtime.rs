@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -14,6 +15,9 @@ use waybill_proto::{
     cri::{ListContainersRequest, runtime_service_client::RuntimeServiceClient},
     runtime::{self, ListSessionsRequest, sessions_client::SessionsClient},
 };
+
+/// The runtime answers from memory.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One exec session, as the runtime recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +86,7 @@ impl Runtime {
         let failed = |source| RuntimeError::Connect { socket: socket.to_owned(), source };
         let endpoint =
             Endpoint::from_shared(format!("unix://{}", socket.display())).map_err(failed)?;
+        let endpoint = endpoint.connect_timeout(PATIENCE).timeout(PATIENCE);
         let channel = endpoint.connect().await.map_err(failed)?;
         Ok(Self { channel, socket: socket.to_owned() })
     }

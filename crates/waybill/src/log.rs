@@ -23,7 +23,11 @@ pub(crate) fn start_at(format: LogFormat, verbosity: u8) {
         1 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    // It logs whole answers that it does not understand, Secrets among them; what fails we tell ourselves.
+    if let Ok(silence) = "kube_client=off".parse() {
+        filter = filter.add_directive(silence);
+    }
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

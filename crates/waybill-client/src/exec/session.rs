@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split},
     sync::watch,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, timeout},
 };
 use waybill_stream::{
     channel::Outgoing,
@@ -22,6 +22,9 @@ type Io = TokioIo<Upgraded>;
 
 /// As often as other clients ask whether the server is there.
 const PING: Duration = Duration::from_secs(5);
+
+/// A server that hears a ping answers, so one that says nothing for so long is gone.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// Read from the standard input at once.
 const CHUNK: usize = 32 * 1024;
@@ -54,6 +57,9 @@ pub enum SessionError {
     /// The connection ended while something was being sent.
     #[error("the session broke off")]
     Send(#[from] SendError),
+    /// The server does not answer pings any more.
+    #[error("the server has been silent for a minute")]
+    Silent,
     /// The server closed the session without a status.
     #[error("the server ended the session without saying how the command ended")]
     NoStatus,
@@ -105,7 +111,9 @@ async fn receive(
     stderr: &mut (impl AsyncWrite + Unpin),
 ) -> Result<Outcome, SessionError> {
     loop {
-        match receiver.next().await? {
+        // Time that we need to print is not the server's silence.
+        let event = timeout(SILENCE, receiver.next()).await.map_err(|_| SessionError::Silent)?;
+        match event? {
             CommandEvent::Stdout(piece) => print(stdout, &piece.into_bytes()).await?,
             CommandEvent::Stderr(piece) => print(stderr, &piece.into_bytes()).await?,
             CommandEvent::Ended(outcome) => return Ok(outcome),
