@@ -51,7 +51,7 @@ impl Scenes {
     async fn allow_exec(&self) -> Result<()> {
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": "demo-exec"},
-            "rules": [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]}]});
+            "rules": [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}]});
         let subjects = USERS.map(
             |(user, _)| json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}),
         );
