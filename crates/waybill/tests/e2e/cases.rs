@@ -37,6 +37,7 @@ pub(crate) const ALL: &[Case] = &[
     ("cp", sessions::cp),
     ("port-forward", sessions::port_forward),
     ("our own verbs", verbs::our_own_verbs),
+    ("a plugin of kubectl", verbs::a_plugin_of_kubectl),
     ("where variables came from", verbs::where_variables_came_from),
 ];
 
