@@ -39,17 +39,23 @@ impl Service {
         path: &ContainerPath,
         asked: Instant,
     ) -> Result<Answer, Refusal> {
+        let query = long_target::query(&request);
+        let admitted = self.sessions.admit(request.headers(), path, query).await;
+        let admitted = admitted.inspect_err(|refusal| self.count_refusal(refusal))?;
         require_upgrade(&request)?;
         let env = if self.gates.enabled(FeatureGate::ExecEnvVar) {
             EnvParams::Read
         } else {
             EnvParams::Ignored
         };
-        let query = long_target::query(&request);
         let options = PodExecOptions::from_kubelet_query(query, env)
             .map_err(|error| Refusal::BadRequest(error.to_string()))?;
         require_streams([options.stdin, options.stdout, options.stderr])?;
         let pod = self.find_pod(&path.pod)?;
+        admitted
+            .check_pod(&pod)
+            .map_err(Refusal::from)
+            .inspect_err(|refusal| self.count_refusal(refusal))?;
         self.check_env_support(&pod, &path.container, &options.env).await?;
         let url = self.exec_url(&pod, &path.container, &options).await?;
         self.pass_on(request, Session { kind: StreamKind::Exec, asked, url }).await
@@ -146,6 +152,12 @@ impl Service {
         found.ok_or_else(|| Refusal::ContainerNotFound(container.to_owned()))
     }
 
+    fn count_refusal(&self, refusal: &Refusal) {
+        if let Refusal::Session(fault) = refusal {
+            self.metrics.exec_session_refused(fault.label());
+        }
+    }
+
     /// EXEC-41, EXEC-42. Names and values of the variables are nobody's business here, only that
     /// there are some.
     async fn check_env_support(
@@ -228,6 +240,9 @@ fn ports(query: &str) -> Result<Vec<i32>, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+    use waybill_core::id::AuditId;
+
     use super::*;
 
     /// EXEC-37, OP-6
@@ -240,6 +255,17 @@ mod tests {
             found.iter().map(|pair| (pair.key.as_str(), pair.value.as_slice())).collect();
         let expected: [(&str, &[u8]); 4] = [("B", b"2"), ("A", b"3"), ("C", b""), ("a", b"4")];
         assert_eq!(found, expected);
+    }
+
+    /// EXEC-49
+    #[test]
+    fn an_audit_id_costs_one_small_pair_exec_49() {
+        let id = AuditId::parse("5c1e0f2a-0000-4000-8000-000000000000").unwrap();
+        let size = |env: &[ExecVar]| {
+            cri::ExecRequest { envs: key_values(env), ..Default::default() }.encoded_len()
+        };
+        let pair = size(&[ExecVar::audit_id(Some(&id))]) - size(&[]);
+        assert!(pair <= 66, "{pair} bytes");
     }
 
     #[test]
