@@ -18,7 +18,7 @@ pub struct Setup {
     flags: Vec<String>,
 }
 
-/// A node that serves. Killed on drop; its pods are not.
+/// A node that serves. Killed on drop, as `kill -9` does it; its pods are not.
 #[derive(Debug)]
 pub struct Node {
     child: Killed,
@@ -46,7 +46,8 @@ impl Setup {
             .expect("the directory is writable");
         let mut command = Command::new(&self.binary);
         command.arg("node").arg("--state-dir").arg(self.dir.join("node"));
-        command.arg("--log-dir").arg(self.dir.join("pod-logs")).args(&self.flags).env_clear();
+        command.arg("--log-dir").arg(self.dir.join("pod-logs")).arg("--drain");
+        command.args(&self.flags).env_clear();
         let mut child =
             Killed::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log));
         let stdout = child.get_mut().stdout.take().expect("stdout is piped");
@@ -65,8 +66,13 @@ impl Setup {
 }
 
 impl Node {
-    /// Kills it as `kill -9` does.
-    pub fn kill(&mut self) {
-        self.child.kill();
+    /// Tells it to stop, and waits for that: the pods end as well.
+    #[track_caller]
+    pub fn stop(mut self) {
+        let child = self.child.get_mut();
+        let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        assert!(told.expect("kill is there").success(), "the node cannot be signalled");
+        let status = child.wait().expect("it can be waited for");
+        assert!(status.success(), "{status}");
     }
 }

@@ -98,6 +98,9 @@ fn read_answer(stream: &mut impl Read) -> String {
 fn is_complete(answer: &str) -> bool {
     let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
     let head = head.to_ascii_lowercase();
+    if head.contains("transfer-encoding: chunked") {
+        return body.ends_with("0\r\n\r\n");
+    }
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     let length = length.and_then(|length| length.trim().parse::<usize>().ok());
     length.is_some_and(|length| body.len() >= length)

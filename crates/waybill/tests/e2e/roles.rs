@@ -191,7 +191,9 @@ impl Roles {
     #[track_caller]
     pub(crate) fn stop(mut self) {
         self.kubectl.line("delete pods --all --wait=true --grace-period=1").succeeds();
-        self.node = None;
+        if let Some(node) = self.node.take() {
+            node.stop();
+        }
         self.api_server = None;
         let place = format!("/sys/fs/cgroup/unified{}", self.cgroup);
         let places = [place, format!("/sys/fs/cgroup{}", self.cgroup)];
@@ -213,6 +215,9 @@ impl Drop for Roles {
             }
             // Containers outlive everything else.
             self.kubectl.line("delete pods --all --wait=true --grace-period=1 --timeout=30s");
+            if let Some(node) = self.node.take() {
+                node.stop();
+            }
         }
         self.node = None;
         self.api_server = None;
