@@ -232,9 +232,16 @@ pub(crate) fn clear_environment() {
     unsafe { libc::clearenv() };
 }
 
-/// Waits for any of `fds` without a limit, and meanwhile keeps little memory: lets go of free parts of the heap, and of
-/// pages of programs and libraries. Those stay in the page cache and come back as they are needed.
+/// Waits for any of `fds` without a limit, and holds little memory meanwhile.
 pub(crate) fn poll_with_little_memory(fds: &mut [PollFd<'_>]) -> rustix::io::Result<usize> {
+    give_memory_back();
+    rustix::event::poll(fds, None)
+}
+
+/// Lets go of free parts of the heap, and of pages of programs and libraries. Those stay in the page cache, where the
+/// kernel may take them for others, and come back as they are needed.
+#[inline]
+pub fn give_memory_back() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let ranges: Vec<_> = maps.lines().filter_map(never_written).collect();
     drop(maps);
@@ -243,8 +250,8 @@ pub(crate) fn poll_with_little_memory(fds: &mut [PollFd<'_>]) -> rustix::io::Res
     unsafe {
         libc::malloc_trim(0)
     };
-    // Our own program comes first and is dropped last. As little as possible is called from here to the wait: each
-    // page that is touched brings its neighbours along.
+    // Our own program comes first and is dropped last. As little as possible is called from here on: each page that
+    // is touched brings its neighbours along.
     for &(start, end) in ranges.iter().rev() {
         // SAFETY: the range is a mapping of a file that nobody has written to, so what is dropped is read from the
         // file again.
@@ -252,7 +259,6 @@ pub(crate) fn poll_with_little_memory(fds: &mut [PollFd<'_>]) -> rustix::io::Res
             libc::madvise(ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED)
         };
     }
-    rustix::event::poll(fds, None)
 }
 
 /// Keeps bytes from being written to swap for as long as the process lives.
