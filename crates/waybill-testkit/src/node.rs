@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     thread,
 };
 
@@ -67,12 +67,10 @@ impl Setup {
 
 impl Node {
     /// Tells it to stop, and waits for that: the pods end as well.
-    #[track_caller]
-    pub fn stop(mut self) {
+    pub fn stop(mut self) -> ExitStatus {
         let child = self.child.get_mut();
-        let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
-        assert!(told.expect("kill is there").success(), "the node cannot be signalled");
-        let status = child.wait().expect("it can be waited for");
-        assert!(status.success(), "{status}");
+        // One that has ended by itself is waited for all the same.
+        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        child.wait().expect("it can be waited for")
     }
 }

@@ -1,5 +1,7 @@
 //! Exec, attach and port-forward: from a request to the URL where the runtime serves it.
 
+use std::sync::Arc;
+
 use http::Request;
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -17,6 +19,7 @@ use super::{
     features::ExecEnvs,
     metrics::StreamKind,
     route::{ContainerPath, PodPath},
+    session::{Admitted, SessionFault},
     stream::{Session, require_upgrade},
 };
 use crate::pod::{ContainerRef, ContainerSpec, Pod};
@@ -51,11 +54,8 @@ impl Service {
         let options = PodExecOptions::from_kubelet_query(query, env)
             .map_err(|error| Refusal::BadRequest(error.to_string()))?;
         require_streams([options.stdin, options.stdout, options.stderr])?;
-        let pod = self.find_pod(&path.pod)?;
-        admitted
-            .check_pod(&pod)
-            .map_err(Refusal::from)
-            .inspect_err(|refusal| self.count_refusal(refusal))?;
+        let pod = self.find_admitted(&admitted, &path.pod);
+        let pod = pod.inspect_err(|refusal| self.count_refusal(refusal))?;
         self.check_env_support(&pod, &path.container, &options.env).await?;
         let url = self.exec_url(&pod, &path.container, &options).await?;
         self.pass_on(request, Session { kind: StreamKind::Exec, asked, url }).await
@@ -150,6 +150,17 @@ impl Service {
     async fn running(&self, pod: &Pod, container: &str) -> Result<String, Refusal> {
         let found = containers::running(&self.runtime, pod, container).await?;
         found.ok_or_else(|| Refusal::ContainerNotFound(container.to_owned()))
+    }
+
+    /// The pod that is meant; there may be an earlier one of the same name that is ending.
+    fn find_admitted(&self, admitted: &Admitted, path: &PodPath) -> Result<Arc<Pod>, Refusal> {
+        let Admitted::Signed { uid } = admitted else { return self.find_pod(path) };
+        let found = self.pods.find(&path.namespace, &path.name, Some(uid));
+        let fits = path.uid.as_ref().is_none_or(|asked| asked == uid);
+        match found.filter(|_| fits) {
+            Some(pod) => Ok(pod),
+            None => self.find_pod(path).and(Err(SessionFault::OtherPod.into())),
+        }
     }
 
     fn count_refusal(&self, refusal: &Refusal) {

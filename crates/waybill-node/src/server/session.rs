@@ -18,7 +18,7 @@ use self::{
     used::UsedIds,
 };
 use super::{answer::Refusal, route::ContainerPath};
-use crate::{Clock, pod::Pod};
+use crate::Clock;
 
 /// Which exec sessions the node serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,15 +123,6 @@ pub(super) enum Admitted {
         uid: String,
     },
     Unsigned,
-}
-
-impl Admitted {
-    pub(super) fn check_pod(&self, pod: &Pod) -> Result<(), SessionFault> {
-        match self {
-            Self::Signed { uid } if uid != pod.uid().as_str() => Err(SessionFault::OtherPod),
-            Self::Signed { .. } | Self::Unsigned => Ok(()),
-        }
-    }
 }
 
 /// Why a session may not begin. No text holds a part of the token.

@@ -4,7 +4,7 @@
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -86,7 +86,7 @@ impl Roles {
         })
     }
 
-    fn start_on(runtime: impl FnOnce(&std::path::Path) -> Option<OwnOrContainerd>) -> Option<Self> {
+    fn start_on(runtime: impl FnOnce(&Path) -> Option<OwnOrContainerd>) -> Option<Self> {
         let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
         if !status.lines().any(|line| line.starts_with("Uid:\t0\t0")) {
             skip("root", "only root may run containers");
@@ -182,6 +182,11 @@ impl Roles {
         self.dir.path().join("state/kubeconfig")
     }
 
+    /// A directory that ends with it.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// The audit log.
     pub(crate) fn audit_log(&self) -> PathBuf {
         self.dir.path().join("state/audit/audit.log")
@@ -191,9 +196,8 @@ impl Roles {
     #[track_caller]
     pub(crate) fn stop(mut self) {
         self.kubectl.line("delete pods --all --wait=true --grace-period=1").succeeds();
-        if let Some(node) = self.node.take() {
-            node.stop();
-        }
+        let node = self.node.take().map(Node::stop);
+        assert!(node.is_some_and(|status| status.success()), "{node:?}");
         self.api_server = None;
         let place = format!("/sys/fs/cgroup/unified{}", self.cgroup);
         let places = [place, format!("/sys/fs/cgroup{}", self.cgroup)];
@@ -215,9 +219,7 @@ impl Drop for Roles {
             }
             // Containers outlive everything else.
             self.kubectl.line("delete pods --all --wait=true --grace-period=1 --timeout=30s");
-            if let Some(node) = self.node.take() {
-                node.stop();
-            }
+            self.node.take().map(Node::stop);
         }
         self.node = None;
         self.api_server = None;

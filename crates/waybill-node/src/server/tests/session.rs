@@ -108,6 +108,25 @@ async fn a_token_for_something_else_is_refused() {
     assert!(fixture.runtime.state().execs.is_empty());
 }
 
+/// A pod of the same name may have been there before.
+#[tokio::test]
+async fn a_session_is_in_the_life_of_the_pod_that_was_signed() {
+    let (fixture, signer) = signed(ExecSessionPolicy::Require).await;
+    let target = |name: &str, uid: &str| format!("/exec/default/{name}/{uid}main?{QUERY}");
+    let ask = async |name: &str, uid: &str, signed: &str| {
+        let mut claims = signer.claims(QUERY);
+        (claims.pod, claims.uid) = (name.to_owned(), signed.to_owned());
+        let client = fixture.client().with_session(&signer.sign(&claims));
+        client.upgrade(Method::POST, &target(name, uid)).await.map(drop)
+    };
+    ask("web", "", "u-1").await.unwrap();
+    ask("web", "u-1/", "u-1").await.unwrap();
+    assert_eq!(ask("web", "", "u-9").await.unwrap_err().code, 403);
+    assert_eq!(ask("web", "u-9/", "u-1").await.unwrap_err().code, 404);
+    assert_eq!(ask("other", "", "u-1").await.unwrap_err().code, 404);
+    assert_eq!(fixture.runtime.state().execs.len(), 2);
+}
+
 #[tokio::test]
 async fn a_token_that_is_none_is_refused_and_never_shown() {
     let (fixture, signer) = signed(ExecSessionPolicy::Auto).await;

@@ -1,11 +1,14 @@
 //! Ways around `pods/exec`, and thereby around its audit record: there are none.
 
-use waybill_testkit::kubectl::Kubectl;
+use std::fs;
+
+use waybill_testkit::{kubectl::Kubectl, stack::IMAGE};
 
 use super::{Lab, POD, audit_id};
 use crate::{
     people::Person,
     raw::{PLAIN, Raw, SPDY, WEBSOCKET},
+    roles::{NEW, NODE, Patient, Roles},
 };
 
 const REFUSAL: &str = "exec is only served to sessions that the API server opened";
@@ -37,6 +40,28 @@ fn neither_nodes_proxy_nor_the_address_of_a_node_starts_anything_exec_36() {
     check_pods_exec(&lab, &nora);
     check_keys(&lab, &nora);
     lab.stop();
+}
+
+/// A static pod has one uid at its node and another at the API server.
+#[test]
+fn sessions_begin_in_static_pods() {
+    let Some(mut roles) = Roles::start() else { return };
+    let pods = roles.dir().join("static-pods");
+    fs::create_dir(&pods).unwrap();
+    let manifest = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: fixed}}, spec: {{
+        terminationGracePeriodSeconds: 1,
+        containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]}}}}"
+    );
+    fs::write(pods.join("fixed.yaml"), manifest).unwrap();
+    let flag = format!("--static-pods={}", pods.display());
+    roles.node(NEW, &[&flag, "--exec-sessions=require"]);
+    let ran = roles.kubectl().until_it_succeeds(&format!("exec fixed-{NODE} -- env"));
+    audit_id(&ran.stdout);
+    fs::remove_file(pods.join("fixed.yaml")).unwrap();
+    let gone = format!("wait --for=delete pod/fixed-{NODE} --timeout=60s");
+    roles.kubectl().line(&gone).succeeds();
+    roles.stop();
 }
 
 const QUERY: &str = "command=id&output=1&env=KUBERNETES_EXEC_AUDIT_ID=fake";

@@ -62,7 +62,16 @@ fn headers_of_the_caller_name_nobody() {
          Waybill-Exec-Session: {0}\r\n",
         "hunter2"
     );
-    let said = raw.ask(&format!("GET {}", target("command=env")), &forged);
+    let line = format!("GET {}", target("command=env"));
+    // Who may not act as others is refused, and does not act as themselves.
+    for (header, text) in
+        [("Impersonate-User: unix:root", "cannot impersonate"), ("Impersonate-Group: x", "")]
+    {
+        let said = raw.ask(&line, &format!("{WEBSOCKET}{header}\r\n"));
+        assert!(matches!(said.code, 400 | 403), "{said:?}");
+        assert!(said.text.contains(text), "{said:?}");
+    }
+    let said = raw.ask(&line, &forged);
     assert_eq!(said.code, 101, "{said:?}");
     let id = audit_id(&said.text);
     assert_eq!(id.len(), 36, "{id}");
