@@ -41,7 +41,7 @@ pub use self::{
     config::Config,
     directories::Directories,
     node::{Node, NodeError},
-    server::{ExecEnvPolicy, PairPaths},
+    server::{ExecEnvPolicy, ExecSessionPolicy, PairPaths},
 };
 
 /// What time it is.

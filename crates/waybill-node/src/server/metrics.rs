@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     requests: Family<RequestLabels, Counter>,
     exec_envs_unsupported: Counter,
+    exec_session_refusals: Family<ReasonLabel, Counter>,
     sessions: Family<KindLabel, Gauge>,
     session_starts: Family<KindLabel, Histogram>,
     session_lengths: Family<KindLabel, Histogram>,
@@ -46,6 +47,11 @@ struct KindLabel {
 struct GateLabels {
     name: &'static str,
     stage: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
 }
 
 /// A kind of session.
@@ -88,6 +94,7 @@ impl Metrics {
         let from_seconds = || Histogram::new(exponential_buckets(0.1, 4.0, 10));
         let requests = Family::<RequestLabels, Counter>::default();
         let exec_envs_unsupported = Counter::default();
+        let exec_session_refusals = Family::<ReasonLabel, Counter>::default();
         let sessions = Family::<KindLabel, Gauge>::default();
         let session_starts =
             Family::<KindLabel, Histogram>::new_with_constructor(from_milliseconds);
@@ -99,6 +106,11 @@ impl Metrics {
             "kubelet_exec_envs_unsupported",
             "Exec sessions whose variables the runtime did not take",
             exec_envs_unsupported.clone(),
+        );
+        registry.register(
+            "waybill_node_exec_session_refusals",
+            "Exec sessions that were refused for want of a good token of the API server",
+            exec_session_refusals.clone(),
         );
         registry.register("waybill_node_stream_sessions", "Sessions that run", sessions.clone());
         registry.register(
@@ -127,6 +139,7 @@ impl Metrics {
             registry: Mutex::new(registry),
             requests,
             exec_envs_unsupported,
+            exec_session_refusals,
             sessions,
             session_starts,
             session_lengths,
@@ -153,6 +166,11 @@ impl Metrics {
     /// EXEC-41
     pub(super) fn exec_envs_unsupported(&self) {
         self.exec_envs_unsupported.inc();
+    }
+
+    /// A session has no token of the API server, or not a good one; `reason` comes from a closed set.
+    pub(super) fn exec_session_refused(&self, reason: &'static str) {
+        self.exec_session_refusals.get_or_create(&ReasonLabel { reason }).inc();
     }
 
     /// A session begins, so long after it was asked for.

@@ -360,6 +360,8 @@ fn node(
     flags.add("--emulated-version", plan.emulated_version.to_string());
     flags.add("--feature-gates", &plan.gates);
     flags.add("--cgroup-root", state.cgroup_root());
+    // Its API server is ours.
+    flags.add("--exec-sessions", "require");
     flags.0.push("--drain".into());
     flags.verbose(plan.verbose);
     flags.role("node", plan, state)

@@ -1,13 +1,18 @@
 //! The whole stack with stock kubectl, as a user would run both.
 //!
 //! One suite, three stacks: everything of our own, objects on etcd, containers on stock containerd. The
-//! cases of a suite share a stack and run at the same time. Skipped, and says so, where something is missing.
+//! cases of a suite share a stack and run at the same time. What exec sessions are is in `exec`, with roles
+//! of different versions among other things. Skipped, and says so, where something is missing.
 
 #![cfg(test)]
 
 mod attribution;
 mod cases;
+mod exec;
 mod lifetime;
+mod people;
+mod raw;
+mod roles;
 mod suite;
 
 use std::fs;

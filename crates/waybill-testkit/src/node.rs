@@ -1,0 +1,76 @@
+//! `waybill node` as a process, to be stopped and started again with other flags.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    thread,
+};
+
+use crate::child::Killed;
+
+/// How a node is started.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    binary: PathBuf,
+    dir: PathBuf,
+    flags: Vec<String>,
+}
+
+/// A node that serves. Killed on drop, as `kill -9` does it; its pods are not.
+#[derive(Debug)]
+pub struct Node {
+    child: Killed,
+}
+
+impl Setup {
+    /// The node `binary`, with all it has in `dir`.
+    pub fn new(binary: &str, dir: &Path) -> Self {
+        Self { binary: binary.into(), dir: dir.into(), flags: Vec::new() }
+    }
+
+    /// The same with another flag.
+    #[must_use]
+    pub fn flag(mut self, flag: impl Into<String>) -> Self {
+        self.flags.push(flag.into());
+        self
+    }
+
+    /// Starts a node on what is in the directory, and waits until it serves.
+    pub fn start(&self) -> Node {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.join("node.log"))
+            .expect("the directory is writable");
+        let mut command = Command::new(&self.binary);
+        command.arg("node").arg("--state-dir").arg(self.dir.join("node"));
+        command.arg("--log-dir").arg(self.dir.join("pod-logs")).arg("--drain");
+        command.args(&self.flags).env_clear();
+        let mut child =
+            Killed::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log));
+        let stdout = child.get_mut().stdout.take().expect("stdout is piped");
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let first = lines.next().unwrap_or_default();
+        assert!(first.starts_with("serving on "), "{first:?}; its log:\n{}", self.log());
+        // What follows is read, so that the node never waits for room in the pipe.
+        thread::spawn(move || lines.for_each(drop));
+        Node { child }
+    }
+
+    /// What nodes in this directory have logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("node.log")).unwrap_or_default()
+    }
+}
+
+impl Node {
+    /// Tells it to stop, and waits for that: the pods end as well.
+    pub fn stop(mut self) -> ExitStatus {
+        let child = self.child.get_mut();
+        // One that has ended by itself is waited for all the same.
+        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        child.wait().expect("it can be waited for")
+    }
+}
