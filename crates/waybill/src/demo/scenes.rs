@@ -12,7 +12,10 @@ use waybill_client::{
     exec::{Executor, Local},
 };
 
-use super::Report;
+use super::{
+    Report,
+    env_files::{self, Actors},
+};
 use crate::{columns::align, env, logs::log_path, target::pods, up::Stack};
 
 /// Longer than any scene takes.
@@ -48,6 +51,7 @@ impl Scenes {
         scenes.log(report).await?;
         scenes.exec(report, &image).await?;
         scenes.variables(report).await?;
+        scenes.env_files(report, &image).await?;
         scenes.end(report).await
     }
 
@@ -148,6 +152,15 @@ impl Scenes {
         let claim = "and no value is told on the way (* is sensitive)";
         report.check(claim, !bare.contains(SECRET), "the secret's value is not in the answer")?;
         Ok(())
+    }
+
+    async fn env_files(&self, report: &mut Report, image: &Image) -> Result<()> {
+        let actors = Actors {
+            image: &image.name,
+            has_shell: image.command.first().is_some_and(|first| first == "sh"),
+            command: &image.command,
+        };
+        env_files::play(&self.requests, &self.place, &actors, report).await
     }
 
     async fn end(&self, report: &mut Report) -> Result<()> {

@@ -7,7 +7,9 @@
 
 mod cases;
 mod lifetime;
+mod nodes;
 mod suite;
+mod walks;
 
 use std::fs;
 
