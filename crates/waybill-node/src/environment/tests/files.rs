@@ -129,19 +129,17 @@ fn all_keys_of_a_start_are_of_one_version_of_the_file() {
 fn every_kind_of_container_may_take_variables_from_files_file_01() {
     let fixture = Fixture::new(NoObjects);
     fixture.write("a.env", "K='v'\n");
-    let of = |name: &str, more: serde_json::Value| {
-        let mut container = json!({"name": name, "env": [{"name": "A", "valueFrom": {
-            "fileKeyRef": {"volumeName": "v", "path": "a.env", "key": "K"}}}]});
-        if more["restartPolicy"] == "Always" {
-            container["restartPolicy"] = json!("Always");
-        }
-        container
+    let of = |name: &str| {
+        json!({"name": name, "env": [{"name": "A", "valueFrom": {
+            "fileKeyRef": {"volumeName": "v", "path": "a.env", "key": "K"}}}]})
     };
+    let mut sidecar = of("side");
+    sidecar["restartPolicy"] = json!("Always");
     let pod = pod(json!({
         "volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}],
-        "containers": [of("app", json!({}))],
-        "initContainers": [of("init", json!({})), of("side", json!({"restartPolicy": "Always"}))],
-        "ephemeralContainers": [of("debug", json!({}))],
+        "containers": [of("app")],
+        "initContainers": [of("init"), sidecar],
+        "ephemeralContainers": [of("debug")],
     }));
     for name in ["app", "init", "side", "debug"] {
         let container = pod.container(name).unwrap();
