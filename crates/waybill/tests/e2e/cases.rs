@@ -32,6 +32,7 @@ pub(crate) const ALL: &[Case] = &[
     ("env files", environment::env_files),
     ("consumers of env files", files::consumers),
     ("an ephemeral consumer of env files", files::ephemeral_consumer),
+    ("env files of bytes", files::bytes_that_are_no_text),
     ("each start reads env files anew", files::each_start_reads_anew),
     ("references to env files that the server refuses", files::refused_by_the_server),
     ("env files that fail", files::failures),
