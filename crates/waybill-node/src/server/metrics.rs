@@ -1,5 +1,7 @@
 //! What the node counts, under upstream's names where there are any. Labels come from closed sets.
 
+mod starts;
+
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -18,6 +20,8 @@ use prometheus_client::{
 use tokio::time::Instant;
 use waybill_api::gates::FeatureGates;
 
+use self::starts::Starts;
+
 /// The counters of the node.
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
@@ -29,6 +33,7 @@ pub(crate) struct Metrics {
     session_lengths: Family<KindLabel, Histogram>,
     pod_starts: Histogram,
     pods: Gauge,
+    starts: Starts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -129,6 +134,8 @@ impl Metrics {
             pod_starts.clone(),
         );
         registry.register("kubelet_desired_pods", "Pods that shall run here", pods.clone());
+        let starts = Starts::default();
+        starts.register(&mut registry);
         let features = Family::<GateLabels, Gauge>::default();
         for state in gates.iter() {
             let labels = GateLabels { name: state.gate.name(), stage: state.stage.as_str() };
@@ -145,7 +152,13 @@ impl Metrics {
             session_lengths,
             pod_starts,
             pods,
+            starts,
         }
+    }
+
+    /// Starts of pods and containers.
+    pub(crate) fn starts(&self) -> &Starts {
+        &self.starts
     }
 
     /// All containers of a pod have started, so long after the node first saw it.
@@ -184,7 +197,7 @@ impl Metrics {
     }
 
     /// Everything, in the format of OpenMetrics.
-    pub(super) fn text(&self, pods: usize) -> String {
+    pub(crate) fn text(&self, pods: usize) -> String {
         self.pods.set(i64::try_from(pods).unwrap_or(i64::MAX));
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();

@@ -121,6 +121,7 @@ impl Surroundings {
             match self.start(pod, observed, start, image.take(), &place).await {
                 Ok(()) => outcome.started.push(start.name.clone()),
                 Err(failure) => {
+                    self.count_failure(pod, &start.name, &failure);
                     self.tell_failure(pod, &start.name, &failure);
                     outcome.failed.push((start.name.clone(), failure));
                 }
@@ -149,7 +150,9 @@ impl Surroundings {
         config: &PodSandboxConfig,
     ) -> Result<(String, Vec<String>), (&'static str, String)> {
         let Some(id) = id else {
-            let id = self.make_sandbox(pod, observed, config).await?;
+            self.metrics.starts().pod();
+            let made = self.make_sandbox(pod, observed, config).await;
+            let id = made.inspect_err(|_| self.metrics.starts().pod_failed())?;
             let ips = self.addresses(&id).await;
             return Ok((id, ips));
         };
@@ -213,6 +216,7 @@ impl Surroundings {
         place: &Place<'_>,
     ) -> Result<(), Failure> {
         let Some(container) = pod.container(&start.name) else { return Ok(()) };
+        self.metrics.starts().container(container.kind);
         let image = match image {
             Some(image) => image?,
             None => self.images.ensure(self, pod, container, place.config).await?,
@@ -314,6 +318,13 @@ impl Surroundings {
             warn!(container = name, reason = status.message(), "a container does not stop");
         }
         Err(Failure::Run(Waiting { reason: "PostStartHookError", message }))
+    }
+
+    /// FILE-39
+    fn count_failure(&self, pod: &Pod, name: &str, failure: &Failure) {
+        if let Some(container) = pod.container(name) {
+            self.metrics.starts().container_failed(container.kind, failure.waiting().reason);
+        }
     }
 
     fn tell_failure(&self, pod: &Pod, name: &str, failure: &Failure) {

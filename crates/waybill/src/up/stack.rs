@@ -54,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) emulated_version: KubeVersion,
     /// As the flag of every role takes them.
     pub(crate) gates: String,
+    /// What else the API server may be told about env files.
+    pub(crate) strict_env_file_mounts: bool,
     pub(crate) log_format: LogFormat,
     pub(crate) verbose: u8,
 }
@@ -327,6 +329,9 @@ fn api_server(plan: &Plan, state: &State, listen: SocketAddr) -> Role {
     flags.add("--feature-gates", &plan.gates);
     // Names of machines often mean nothing, not even to themselves.
     flags.add("--kubelet-preferred-address-types", "InternalIP,Hostname");
+    if plan.strict_env_file_mounts {
+        flags.0.push("--strict-env-file-mounts".into());
+    }
     flags.0.extend(plan.store.flags());
     flags.role("apiserver", plan, state)
 }

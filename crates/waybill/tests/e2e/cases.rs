@@ -1,7 +1,9 @@
 //! The cases of the suite. Each uses objects of its own, named after itself.
 
 mod environment;
+mod files;
 mod lives;
+mod names;
 mod sessions;
 mod shapes;
 mod verbs;
@@ -28,6 +30,16 @@ pub(crate) const ALL: &[Case] = &[
     ("sub-paths", volumes::sub_paths),
     ("every source of variables", environment::every_source),
     ("env files", environment::env_files),
+    ("consumers of env files", files::consumers),
+    ("an ephemeral consumer of env files", files::ephemeral_consumer),
+    ("env files of bytes", files::bytes_that_are_no_text),
+    ("each start reads env files anew", files::each_start_reads_anew),
+    ("references to env files that the server refuses", files::refused_by_the_server),
+    ("env files that fail", files::failures),
+    ("hostile env files", files::hostile_files),
+    ("every name of a variable", names::every_name),
+    ("hostile names", names::hostile_names),
+    ("strict names", names::strict_names),
     ("a missing source", environment::a_missing_source),
     ("apply, get, describe", sessions::apply_get_describe),
     ("logs", sessions::logs),

@@ -10,10 +10,12 @@ mod attribution;
 mod cases;
 mod exec;
 mod lifetime;
+mod nodes;
 mod people;
 mod raw;
 mod roles;
 mod suite;
+mod walks;
 
 use std::fs;
 
