@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod containerd;
 pub mod etcd;
 pub mod kubectl;
+pub mod node;
 pub mod port;
 pub mod program;
 pub mod runtime;
