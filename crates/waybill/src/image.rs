@@ -134,7 +134,8 @@ async fn import(runtime: Runtime, archive: PathBuf, name: Option<String>) -> Res
     Ok(Outcome::Success)
 }
 
-/// Gives an archive to the runtime at `socket`, under another name if one is given.
+/// Gives an archive to the runtime at `socket`, under another name if one is given. Its images stay
+/// until somebody removes them by name.
 pub(crate) async fn import_archive(
     socket: &Path,
     archive: Vec<u8>,

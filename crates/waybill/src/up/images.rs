@@ -53,6 +53,8 @@ pub(super) async fn ensure(state: &State, socket: &Path, image: BuiltIn) -> Resu
     // Programs are known by size and time: reading them at each start would cost more than all else.
     let mark = state.dir().join("runtime").join(format!("built-in-{}", image.key()));
     let print = programs.iter().map(Program::print).collect::<Result<Vec<_>>>()?.join("\n");
+    // Those of before were not pinned.
+    let print = format!("pinned\n{print}");
     let names = remote_image_names(socket).await?;
     let has = |name: &str| names.iter().any(|it| it == name);
     let current = fs::read_to_string(&mark).is_ok_and(|kept| kept == print);

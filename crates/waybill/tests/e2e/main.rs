@@ -6,6 +6,8 @@
 #![cfg(test)]
 
 mod cases;
+mod cgroups;
+mod disk;
 mod lifetime;
 mod log_rotation;
 mod provenance;

@@ -110,7 +110,10 @@ fn check(manifests: &Manifests, stack: Stack) {
 
     // What cannot be read changes nothing.
     fs::write(manifests.path(), "kind: Nonsense").expect("the directory is ours");
-    thread::sleep(Duration::from_secs(2));
+    until("the file is passed over", || {
+        let log = fs::read_to_string(stack.state().join("logs/node.log")).unwrap_or_default();
+        log.contains("a file was passed over")
+    });
     kubectl.run(&["exec", &name, "--", "sh", "-c", "echo $SAYS"]).prints("two");
 
     fs::remove_file(manifests.path()).expect("the file is there");
