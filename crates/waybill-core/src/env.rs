@@ -6,5 +6,6 @@ pub mod file;
 pub mod limits;
 pub mod merge;
 pub mod name;
+pub mod name_list;
 pub mod origin;
 pub mod value;

@@ -11,6 +11,8 @@ use waybill_api::gates::FeatureGates;
 use crate::{
     Clock,
     directories::Directories,
+    image_collection::ImageLimits,
+    rotation::LogLimits,
     server::{ExecEnvPolicy, ExecSessionPolicy, PairPaths},
 };
 
@@ -45,6 +47,10 @@ pub struct Config {
     pub cgroup_root: String,
     /// More pods than this are not meant for the node.
     pub max_pods: u32,
+    /// What logs of one container may take.
+    pub log_limits: LogLimits,
+    /// When images that nobody uses are removed.
+    pub image_limits: ImageLimits,
     /// Labels of the node's object.
     pub labels: BTreeMap<String, String>,
     /// What time it is.

@@ -5,6 +5,7 @@ pub(crate) mod changes;
 pub(crate) mod container;
 pub(crate) mod dns;
 pub(crate) mod hosts;
+pub(crate) mod image;
 pub(crate) mod labels;
 pub(crate) mod observe;
 pub(crate) mod resources;

@@ -46,6 +46,11 @@ impl Directories {
         self.pod(uid).join("etc-hosts")
     }
 
+    /// Where the variables of one container came from. The name is a DNS label.
+    pub(crate) fn environment(&self, uid: &PodUid, container: &str) -> PathBuf {
+        self.pod(uid).join("environments").join(format!("{container}.json"))
+    }
+
     /// Where one container leaves what it says last. The name is a DNS label.
     pub(crate) fn termination_message(
         &self,

@@ -37,7 +37,7 @@ use crate::{
 pub(crate) use self::{
     error::EnvironmentError,
     node::{ApiEndpoint, NodeFacts},
-    provenance::Provenance,
+    provenance::{ContainerProvenance, Provenance},
 };
 
 /// Makes environments. One for the node.
@@ -46,8 +46,6 @@ pub(crate) struct Resolver {
     pub(crate) directories: Directories,
     pub(crate) gates: FeatureGates,
     pub(crate) node: Arc<NodeFacts>,
-    /// Told of every environment that was made.
-    pub(crate) provenance: Arc<Provenance>,
 }
 
 /// Whose environment is wanted.
@@ -83,9 +81,7 @@ impl Resolver {
         let plan = spec.map_or_else(|| Ok(Plan::default()), |spec| Plan::new(spec, self.gates));
         let plan = plan.map_err(at)?;
         let gathered = gather::gather(self, request, &plan).await;
-        let resolved = merge::merge(self, request, &plan, &gathered).map_err(at)?;
-        self.provenance.record(request.pod.uid(), container, &resolved.environment);
-        Ok(resolved)
+        merge::merge(self, request, &plan, &gathered).map_err(at)
     }
 }
 

@@ -20,6 +20,7 @@ mod event;
 #[cfg(test)]
 mod fake_api;
 mod hook;
+mod image_collection;
 mod node;
 mod objects;
 mod observed;
@@ -27,6 +28,7 @@ mod pod;
 mod probe;
 mod register;
 mod retry;
+mod rotation;
 mod server;
 mod source;
 mod status;
@@ -40,7 +42,9 @@ use jiff::Timestamp;
 pub use self::{
     config::Config,
     directories::Directories,
+    image_collection::ImageLimits,
     node::{Node, NodeError},
+    rotation::LogLimits,
     server::{ExecEnvPolicy, ExecSessionPolicy, PairPaths},
 };
 

@@ -9,7 +9,6 @@ use std::{
 };
 
 use kube::Client;
-use serde_json::Value;
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
@@ -27,10 +26,12 @@ use crate::{
     directories::Directories,
     environment::{ApiEndpoint, NodeFacts, Provenance, Resolver},
     event::{Kind, Recorder},
+    image_collection::ImageCollector,
     objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource},
     pod::Pod,
     probe::Prober,
     register::{self, Facts, RegisterError},
+    rotation::Rotation,
     server::{
         EventSink, Metrics, PodLookup, ProvenanceLookup, Server, ServerConfig, ServerError,
         ServerParts,
@@ -38,7 +39,7 @@ use crate::{
     source::{self, Change as SourceChange},
     status::Writer,
     volume::Volumes,
-    worker::{Images, Surroundings, Workers},
+    worker::{Cgroups, Images, Making, Surroundings, Workers},
 };
 
 /// News of the runtime that wait for the workers.
@@ -112,14 +113,14 @@ impl Node {
         let recorder =
             Recorder::start(client.clone(), &config.name, Arc::clone(&clock), &tasks, &stop);
         let writer = Writer::new(client.clone(), &tasks, &stop);
-        let provenance = Arc::new(Provenance::default());
+        let provenance = Arc::new(Provenance::new(config.directories.clone()));
         let pods = Arc::new(KnownPods::default());
         let metrics = Arc::new(Metrics::new(config.gates));
         let parts = ServerParts {
             pods: Arc::clone(&pods) as Arc<dyn PodLookup>,
             runtime: runtime.clone(),
             events: Arc::new(Warnings(recorder.clone())),
-            provenance: Arc::new(Origins(Arc::clone(&provenance))),
+            provenance: Arc::clone(&provenance) as Arc<dyn ProvenanceLookup>,
             metrics: Arc::clone(&metrics),
             cluster: client.clone(),
         };
@@ -150,19 +151,34 @@ impl Node {
         let around = surroundings(&config, &facts, parts);
         let workers = Workers::new(around);
         let _ = pods.0.set(workers.clone());
+        tasks.spawn(workers.clone().watch_sizes());
         let sources = source::start(
             source::Options {
                 node: config.name.clone(),
                 client,
                 static_pods: config.static_pods.clone(),
                 gates: config.gates,
-                recorder,
+                recorder: recorder.clone(),
                 writer: writer.clone(),
                 clock,
             },
             &tasks,
             &stop,
         );
+        let rotation = Rotation {
+            runtime: runtime.clone(),
+            directories: config.directories.clone(),
+            limits: config.log_limits,
+            clock: Arc::clone(&config.clock),
+        };
+        tasks.spawn(stop.clone().run_until_cancelled_owned(rotation.run()));
+        let collector = ImageCollector {
+            runtime: runtime.clone(),
+            limits: config.image_limits,
+            recorder: recorder.clone(),
+            clock: Arc::clone(&config.clock),
+        };
+        tasks.spawn(stop.clone().run_until_cancelled_owned(collector.run()));
         let (sender, changes) = mpsc::channel(QUEUE);
         tasks.spawn(changes::follow(runtime, config.name.clone(), sender, stop.clone()));
         let follower = Follower { workers: workers.clone(), directories: config.directories };
@@ -277,13 +293,8 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
         Arc::clone(&node),
         Arc::clone(&clock),
     );
-    let resolver = Resolver {
-        objects,
-        directories: directories.clone(),
-        gates: config.gates,
-        node,
-        provenance,
-    };
+    let resolver =
+        Resolver { objects, directories: directories.clone(), gates: config.gates, node };
     let memory = facts.capacity.get("memory").and_then(|text| Quantity::parse(&text.0).ok());
     let machine = Machine {
         node: config.name.clone(),
@@ -294,11 +305,14 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
     Surroundings {
         runtime,
         runtime_name: facts.runtime_name.clone(),
+        cgroups: cgroups(&machine, facts),
+        making: Making::default(),
         machine,
         directories,
         host_ip: config.address.to_string(),
         clock,
         resolver,
+        provenance,
         volumes,
         images: Images::default(),
         recorder,
@@ -306,6 +320,15 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
         writer,
         metrics,
     }
+}
+
+/// Where pods are limited, with all of them together already limited to what the node has for them.
+fn cgroups(machine: &Machine, facts: &Facts) -> Cgroups {
+    let cgroups = Cgroups::new(&machine.cgroup_root);
+    let allocatable = |name: &str| Quantity::parse(&facts.allocatable.get(name)?.0).ok();
+    let milli = allocatable("cpu").map_or(0, Quantity::milli_value);
+    cgroups.limit_all(milli, allocatable("memory").map_or(0, Quantity::value));
+    cgroups
 }
 
 fn node_facts(config: &Config, facts: &Facts, endpoint: Option<ApiEndpoint>) -> NodeFacts {
@@ -354,6 +377,7 @@ impl Follower {
                     Some(RuntimeChange::Pod(uid)) => self.workers.wake(&uid),
                     Some(RuntimeChange::Seen(uids)) => {
                         self.workers.seen(uids.into_iter().chain(self.with_directories()));
+                        self.workers.settle_cgroups();
                     }
                     None => return,
                 },
@@ -395,14 +419,5 @@ struct Warnings(Recorder);
 impl EventSink for Warnings {
     fn warn(&self, pod: &Pod, reason: &str, message: &str) {
         self.0.pod(pod, Kind::Warning, reason, message);
-    }
-}
-
-struct Origins(Arc<Provenance>);
-
-impl ProvenanceLookup for Origins {
-    fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
-        let found = self.0.of(pod.uid(), container)?;
-        serde_json::to_value(&*found).ok()
     }
 }

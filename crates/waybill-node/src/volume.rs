@@ -16,6 +16,7 @@ mod ownership;
 mod remove;
 mod sub_path;
 mod token;
+mod usage;
 mod writer;
 
 use std::{
@@ -51,6 +52,14 @@ pub(crate) struct Volumes {
     clock: Clock,
     tokens: Tokens,
     pods: Mutex<HashMap<PodUid, Lock>>,
+}
+
+/// A volume that takes more than it may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Oversized {
+    pub(crate) volume: String,
+    /// As it is written in the pod.
+    pub(crate) limit: String,
 }
 
 /// One for each pod, so that its volumes are worked on by one task at a time. It holds the names of those
@@ -109,6 +118,36 @@ impl Volumes {
         let lock = self.lock_of(pod.uid());
         let _one_at_a_time = lock.lock().await;
         mounts::mounts(&self.directories, pod, container, environment).await
+    }
+
+    /// The first directory of the pod on disk that takes more than its `sizeLimit`.
+    pub(crate) async fn oversized(&self, pod: &Pod) -> Option<Oversized> {
+        for volume in pod.spec().volumes.iter().flatten() {
+            let Ok(kind @ Kind::EmptyDir(Some(source))) = Kind::of(volume) else { continue };
+            let Some(limit) = empty_dir::disk_limit(source) else { continue };
+            let directory = self.directories.volume(pod.uid(), kind.word(), &volume.name);
+            // One that cannot be measured may have gone just now.
+            let used = blocking(move || usage::bytes(&directory)).await.unwrap_or(0);
+            if used > limit.bytes {
+                return Some(Oversized { volume: volume.name.clone(), limit: limit.text });
+            }
+        }
+        None
+    }
+
+    /// Removes the directories of a pod that will not run again, to have their room.
+    pub(crate) async fn clear(&self, pod: &Pod) -> Result<(), VolumeError> {
+        let lock = self.lock_of(pod.uid());
+        let mut made = lock.lock().await;
+        for volume in pod.spec().volumes.iter().flatten() {
+            let Ok(kind @ Kind::EmptyDir(_)) = Kind::of(volume) else { continue };
+            made.remove(&volume.name);
+            let directory = self.directories.volume(pod.uid(), kind.word(), &volume.name);
+            let Some(parent) = directory.parent().map(ToOwned::to_owned) else { continue };
+            let removed = blocking(move || remove::remove(&parent, &directory)).await;
+            removed.map_err(VolumeError::TearDown)?;
+        }
+        Ok(())
     }
 
     /// Unmounts everything below the pod's directory, then deletes it.

@@ -12,8 +12,10 @@
 mod back_off;
 mod cgroup;
 mod end;
+mod eviction;
 mod files;
 mod image;
+mod making;
 mod memory;
 mod orphan;
 mod plan;
@@ -35,8 +37,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_core::id::PodUid;
 
 use self::turn::Worker;
-pub(crate) use self::{image::Images, surroundings::Surroundings};
-use crate::pod::Pod;
+pub(crate) use self::{cgroup::Cgroups, image::Images, making::Making, surroundings::Surroundings};
+use crate::{
+    cri::resources::{Qos, cpu_requests},
+    pod::Pod,
+};
 
 /// All workers of a node. Clones share them.
 #[derive(Clone)]
@@ -47,6 +52,8 @@ struct Table {
     entries: Mutex<BTreeMap<PodUid, Entry>>,
     /// Pods that nobody wants and that are being removed.
     orphans: Mutex<BTreeSet<PodUid>>,
+    /// Those of pods that nobody knew at the last look.
+    cgroups_of_nobody: Mutex<Vec<PodUid>>,
     synced: Mutex<bool>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -62,6 +69,8 @@ struct Entry {
 struct Wanted {
     pod: Arc<Pod>,
     end: Option<End>,
+    /// Why the pod must not go on, if it was evicted.
+    evicted: Option<Arc<str>>,
 }
 
 /// Why a pod that nobody deleted through the API server ends all the same.
@@ -93,6 +102,7 @@ impl Workers {
             around: Arc::new(around),
             entries: Mutex::default(),
             orphans: Mutex::default(),
+            cgroups_of_nobody: Mutex::default(),
             synced: Mutex::new(false),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -114,7 +124,7 @@ impl Workers {
             return;
         }
         let uid = pod.uid().clone();
-        let (wanted, receiver) = watch::channel(Wanted { pod, end: None });
+        let (wanted, receiver) = watch::channel(Wanted { pod, end: None, evicted: None });
         let wake = Arc::new(Notify::new());
         let worker = Worker::new(self.clone(), receiver, Arc::clone(&wake));
         entries.insert(uid, Entry { wanted, wake });
@@ -132,6 +142,23 @@ impl Workers {
         if let Some(entry) = lock(&self.0.entries).get(uid) {
             entry.wanted.send_modify(|wanted| wanted.end = wanted.end.or(Some(End::Gone)));
         }
+    }
+
+    /// The pod fails, and does not run again.
+    fn evict(&self, uid: &PodUid, message: &str) {
+        if let Some(entry) = lock(&self.0.entries).get(uid) {
+            entry.wanted.send_if_modified(|wanted| {
+                let is_new = wanted.evicted.is_none();
+                wanted.evicted.get_or_insert_with(|| message.into());
+                is_new
+            });
+        }
+    }
+
+    /// Evicts pods that take more of the disk than they may, until the workers end.
+    pub(crate) async fn watch_sizes(self) {
+        let stop = self.0.stop.clone();
+        stop.run_until_cancelled(eviction::run(self)).await;
     }
 
     /// All pods that there are have been set, so whatever else runs is nobody's.
@@ -167,6 +194,27 @@ impl Workers {
         }
     }
 
+    /// Pods that ask for some of the processors get their share, and cgroups of pods that are gone go too.
+    pub(crate) fn settle_cgroups(&self) {
+        let pods = self.all();
+        let burstable = pods.iter().filter(|pod| Qos::of(pod) == Qos::Burstable);
+        let running = burstable.filter(|pod| !pod.has_ended());
+        let asked = running.map(|pod| cpu_requests(pod)).fold(0, i64::saturating_add);
+        self.0.around.cgroups.share_with_burstable(asked);
+        if !*lock(&self.0.synced) || self.0.stop.is_cancelled() {
+            return;
+        }
+        let mut unknown = self.0.around.cgroups.pods();
+        unknown.retain(|uid| {
+            !lock(&self.0.entries).contains_key(uid) && !lock(&self.0.orphans).contains(uid)
+        });
+        let before = std::mem::replace(&mut *lock(&self.0.cgroups_of_nobody), unknown.clone());
+        // Twice in a row, since a cgroup is made before anything is in it, and others make some, too.
+        for uid in unknown.iter().filter(|uid| before.contains(uid)) {
+            self.0.around.cgroups.remove_if_unused(uid);
+        }
+    }
+
     /// Ends all pods, each within `grace` at most, and keeps their objects for the next start.
     pub(crate) async fn drain(&self, grace: Duration) {
         let grace = i64::try_from(grace.as_secs()).unwrap_or(i64::MAX);
@@ -175,7 +223,7 @@ impl Workers {
             entry.wanted.send_modify(|wanted| wanted.end = Some(End::Drain { grace }));
         }
         self.0.tasks.wait().await;
-        cgroup::remove_root(&self.0.around.machine.cgroup_root);
+        self.0.around.cgroups.remove_root();
     }
 
     /// Ends the workers. Containers go on.

@@ -48,6 +48,7 @@ impl fmt::Debug for ImportRequest {
         f.debug_struct("ImportRequest")
             .field("name", &self.name)
             .field("data", &Length(self.data.len()))
+            .field("pinned", &self.pinned)
             .finish()
     }
 }
@@ -111,7 +112,9 @@ mod tests {
     fn content_shows_its_length_only() {
         let output = ExecSyncResponse { stdout: VALUE.into(), stderr: VALUE.into(), exit_code: 3 };
         check(&output, "(7 bytes)");
-        check(&ImportRequest { name: "a".into(), data: VALUE.into() }, "(7 bytes)");
+        let import =
+            ImportRequest { name: "a".into(), data: VALUE.into(), ..ImportRequest::default() };
+        check(&import, "(7 bytes)");
         check(&ExportResponse { data: VALUE.into() }, "(7 bytes)");
     }
 }

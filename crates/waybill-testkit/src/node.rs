@@ -1,4 +1,4 @@
-//! `waybill node` as a process, to be stopped and started again with other flags.
+//! `waybill node` as a process, to be killed, or stopped and started again with other flags.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ pub struct Node {
 }
 
 impl Setup {
-    /// The node `binary`, with all it has in `dir`.
+    /// The node of `binary`, with all it has in `dir`.
     pub fn new(binary: &str, dir: &Path) -> Self {
         Self { binary: binary.into(), dir: dir.into(), flags: Vec::new() }
     }
@@ -39,17 +39,13 @@ impl Setup {
 
     /// Starts a node on what is in the directory, and waits until it serves.
     pub fn start(&self) -> Node {
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.dir.join("node.log"))
-            .expect("the directory is writable");
+        fs::create_dir_all(&self.dir).expect("the directory can be made");
+        let log = fs::File::options().create(true).append(true).open(self.dir.join("node.log"));
         let mut command = Command::new(&self.binary);
         command.arg("node").arg("--state-dir").arg(self.dir.join("node"));
-        command.arg("--log-dir").arg(self.dir.join("pod-logs")).arg("--drain");
-        command.args(&self.flags).env_clear();
-        let mut child =
-            Killed::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log));
+        command.arg("--log-dir").arg(self.dir.join("pod-logs"));
+        command.args(&self.flags).env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = Killed::spawn(command.stderr(log.expect("the directory is writable")));
         let stdout = child.get_mut().stdout.take().expect("stdout is piped");
         let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
         let first = lines.next().unwrap_or_default();
@@ -66,11 +62,16 @@ impl Setup {
 }
 
 impl Node {
-    /// Tells it to stop, and waits for that: the pods end as well.
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.child.kill();
+    }
+
+    /// Tells it to stop, and waits for that: the pods end as well, if it drains.
     pub fn stop(mut self) -> ExitStatus {
         let child = self.child.get_mut();
         // One that has ended by itself is waited for all the same.
-        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        let _ = Command::new("kill").arg(child.id().to_string()).status();
         child.wait().expect("it can be waited for")
     }
 }

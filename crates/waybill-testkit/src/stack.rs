@@ -122,6 +122,11 @@ impl Stack {
         self.dir.path().join("state")
     }
 
+    /// The cgroup above those of its pods, in every hierarchy of the machine that has it.
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        cgroups(&self.cgroup)
+    }
+
     /// A directory that ends with the stack.
     pub fn dir(&self) -> &Path {
         self.dir.path()

@@ -45,6 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         store: StoreArgs::default(),
         runtime: RuntimeChoice::Embedded,
         node_name: None,
+        node_flags: Vec::new(),
         // The second is imported only if this machine has no busybox.
         built_in_images: vec![BuiltIn::Busybox, BuiltIn::Tools],
         emulated_version: KubeVersion::NEWEST,

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use waybill_client::Requests;
 
@@ -16,9 +17,13 @@ use crate::{
 
 /// Show where the variables of a container came from.
 ///
-/// The node that made the environment remembers the origin of each variable, and of definitions that
-/// lost against another. Values are not shown; whether one is sensitive is said by a star.
-/// Variables of the image are the runtime's business and are not in the list.
+/// The node that made the environment keeps the origin of each variable, and of definitions that lost
+/// against another: which object and key, which volume, file and key, which field, or the image. Values
+/// are not shown; whether one is sensitive is said by a star. It is what the newest container was made
+/// with, whatever became of the objects since, and a restarted node still knows it.
+///
+/// Variables of the image are in the list if the runtime tells them; if not, that is said. What the
+/// runtime adds by itself, such as HOSTNAME, is not.
 ///
 /// It asks the node through the API server, which needs the right to `get` `nodes/proxy`.
 #[derive(clap::Args)]
@@ -54,10 +59,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     runtime.block_on(async {
         let cluster = args.cluster.connect().await?;
         let container = args.container.as_deref();
-        let found = variables(&cluster.requests, &cluster.namespace, &args.pod, container).await?;
+        let found = provenance(&cluster.requests, &cluster.namespace, &args.pod, container).await?;
         let mut output = io::stdout().lock();
         match args.output {
-            Format::Table => output.write_all(align(&rows(&found)).as_bytes())?,
+            Format::Table => output.write_all(found.table().as_bytes())?,
             Format::Json => {
                 serde_json::to_writer_pretty(&mut output, &found)?;
                 writeln!(output)?;
@@ -67,13 +72,52 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     })
 }
 
-/// Asks the pod's node for the variables of one container.
+/// What a node tells of one container.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Provenance {
+    #[serde(default)]
+    image_variables: ImageVariables,
+    variables: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum ImageVariables {
+    Known,
+    #[default]
+    Unknown,
+}
+
+impl Provenance {
+    fn table(&self) -> String {
+        let table = align(&rows(&self.variables));
+        match self.image_variables {
+            ImageVariables::Known => table,
+            ImageVariables::Unknown => {
+                table + "Variables of the image: unknown, the runtime does not tell them.\n"
+            }
+        }
+    }
+}
+
+/// The variables of one container.
 pub(crate) async fn variables(
     requests: &Requests,
     namespace: &str,
     pod: &str,
     container: Option<&str>,
 ) -> Result<Vec<Value>> {
+    Ok(provenance(requests, namespace, pod, container).await?.variables)
+}
+
+/// Asks the pod's node for the variables of one container.
+async fn provenance(
+    requests: &Requests,
+    namespace: &str,
+    pod: &str,
+    container: Option<&str>,
+) -> Result<Provenance> {
     let place = waybill_client::Place::Namespace(namespace.to_owned());
     let object = requests.get(&pods().object_path(&place, pod)).await?;
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
@@ -87,13 +131,8 @@ pub(crate) async fn variables(
     let answer = requests.get(&path).await.with_context(|| {
         format!("node {node} does not say where the variables of {pod}/{container} came from")
     })?;
-    match answer {
-        Value::Object(mut fields) => match fields.remove("variables") {
-            Some(Value::Array(variables)) => Ok(variables),
-            _ => bail!("the node's answer names no variables; is it a `waybill node`?"),
-        },
-        _ => bail!("the node's answer is none of ours; is it a `waybill node`?"),
-    }
+    serde_json::from_value(answer)
+        .context("the node's answer is none of ours; is it a `waybill node`?")
 }
 
 /// Names with their origins, and what they won against.
@@ -126,5 +165,19 @@ mod tests {
         let rows = rows(&variables);
         assert_eq!(rows[1], ["A", "value", "ConfigMap a"]);
         assert_eq!(rows[2], ["B", "Secret s, key k *", ""]);
+    }
+
+    #[test]
+    fn an_image_that_is_not_told_of_is_said_to_be_unknown() {
+        let table = |answer| serde_json::from_value::<Provenance>(answer).unwrap().table();
+        let known = table(
+            json!({"imageVariables": "known", "variables": [{"name": "A", "from": "image"}]}),
+        );
+        assert_eq!(known, "NAME   FROM    OVERRIDES\nA      image\n");
+        for silent in
+            [json!({"imageVariables": "unknown", "variables": []}), json!({"variables": []})]
+        {
+            assert!(table(silent).contains("Variables of the image: unknown"));
+        }
     }
 }

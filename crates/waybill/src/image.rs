@@ -152,7 +152,7 @@ async fn import(runtime: Runtime, archive: PathBuf, name: Option<String>) -> Res
     Ok(Outcome::Success)
 }
 
-/// Gives an archive to the runtime at `socket`.
+/// Gives an archive to the runtime at `socket`. Its images stay until somebody removes them by name.
 pub(crate) async fn import_archive(socket: &Path, archive: &[u8]) -> Result<()> {
     archive::import_bytes(&Runtime::connect(socket).await?, archive, None).await
 }

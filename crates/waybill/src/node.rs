@@ -14,7 +14,10 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use waybill_api::gates::{FeatureGates, KubeVersion};
 use waybill_client::Options;
-use waybill_node::{Config, Directories, ExecEnvPolicy, ExecSessionPolicy, Node, PairPaths};
+use waybill_core::quantity::Quantity;
+use waybill_node::{
+    Config, Directories, ExecEnvPolicy, ExecSessionPolicy, ImageLimits, LogLimits, Node, PairPaths,
+};
 
 use crate::{
     Outcome,
@@ -128,6 +131,47 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", default_value = "/waybill")]
     cgroup_root: String,
 
+    /// How large the log of a container grows before it is rotated; a negative size for no limit.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "10Mi",
+        value_parser = parse_log_size,
+        allow_hyphen_values = true
+    )]
+    container_log_max_size: LogSize,
+
+    /// How many files a container's log may have, with the one that is written.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u16).range(2..)
+    )]
+    container_log_max_files: u16,
+
+    /// How much of the disk may be used, in percent, before images that nobody uses go; 100 for any.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 85,
+        value_parser = clap::value_parser!(u8).range(0..=100)
+    )]
+    image_gc_high_threshold: u8,
+
+    /// Images that nobody uses go until no more of the disk is used than this, in percent.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 80,
+        value_parser = clap::value_parser!(u8).range(0..=100)
+    )]
+    image_gc_low_threshold: u8,
+
+    /// Images that have come later than this ago stay, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    image_gc_min_age: u64,
+
     /// How many pods the node takes.
     #[arg(long, value_name = "COUNT", default_value_t = 110)]
     max_pods: u32,
@@ -169,6 +213,10 @@ impl From<ExecSessions> for ExecSessionPolicy {
     }
 }
 
+/// How large a log may be; nothing if it may be as large as it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LogSize(Option<u64>);
+
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     let (format, verbose, drain) = (args.log_format, args.verbose, args.drain);
     let config = config(args)?;
@@ -201,6 +249,9 @@ fn config(args: Args) -> Result<Config> {
     if args.standalone && args.exec_sessions == ExecSessions::Require {
         bail!("without an API server nobody signs exec sessions; leave --exec-sessions at auto");
     }
+    if args.image_gc_low_threshold >= args.image_gc_high_threshold {
+        bail!("--image-gc-low-threshold must be lower than --image-gc-high-threshold");
+    }
     let directory = |path: &PathBuf| {
         let made = fs::create_dir_all(path).and_then(|()| fs::canonicalize(path));
         made.with_context(|| format!("creating {}", path.display()))
@@ -227,9 +278,26 @@ fn config(args: Args) -> Result<Config> {
         exec_sessions: args.exec_sessions.into(),
         cgroup_root: args.cgroup_root,
         max_pods: args.max_pods,
+        image_limits: ImageLimits {
+            high_percent: args.image_gc_high_threshold,
+            low_percent: args.image_gc_low_threshold,
+            least_age: Duration::from_secs(args.image_gc_min_age),
+        },
+        log_limits: LogLimits {
+            max_bytes: args.container_log_max_size.0,
+            max_files: args.container_log_max_files.into(),
+        },
         labels: args.labels.into_iter().collect(),
         clock: Arc::new(Timestamp::now),
     })
+}
+
+fn parse_log_size(text: &str) -> Result<LogSize, String> {
+    let size = Quantity::parse(text).map_err(|error| error.to_string())?;
+    if size.is_zero() {
+        return Err("a log needs some room; a negative size is no limit".to_owned());
+    }
+    Ok(LogSize(u64::try_from(size.value()).ok()))
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
@@ -280,6 +348,19 @@ mod tests {
         check(&format!("--standalone --static-pods d {dirs}"), true);
         check(&format!("--standalone --static-pods d --exec-sessions require {dirs}"), false);
         assert!(parse("--kubeconfig f --exec-sessions never").is_err());
+    }
+
+    #[test]
+    fn logs_have_limits_or_none() {
+        let size = |flag: &str| {
+            parse(&format!("--kubeconfig f {flag}")).map(|args| args.container_log_max_size.0)
+        };
+        assert_eq!(size(""), Ok(Some(10 << 20)));
+        assert_eq!(size("--container-log-max-size 4Ki"), Ok(Some(4096)));
+        assert_eq!(size("--container-log-max-size -1"), Ok(None));
+        assert!(size("--container-log-max-size 0").is_err());
+        assert!(size("--container-log-max-size large").is_err());
+        assert!(parse("--kubeconfig f --container-log-max-files 1").is_err());
     }
 
     #[test]

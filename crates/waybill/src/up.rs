@@ -48,6 +48,7 @@ Examples:
   waybill up --state-dir /tmp/waybill --listen 127.0.0.1:7443
   waybill up --store etcd=http://127.0.0.1:2379
   waybill up --runtime unix:///run/containerd/containerd.sock
+  waybill up --node-flag=--static-pods=/etc/waybill/pods
 
 Then, in another terminal:
   export KUBECONFIG=/var/lib/waybill/kubeconfig
@@ -79,6 +80,10 @@ pub(crate) struct Args {
     /// Name of the node; the host's name by default.
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
+
+    /// A further flag of the node, as `waybill node --help` has them; may be given several times.
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    node_flag: Vec<String>,
 
     /// Images that are made from programs of this machine and imported.
     #[arg(
@@ -120,6 +125,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         store: args.store,
         runtime: args.runtime,
         node_name: args.node_name,
+        node_flags: args.node_flag,
         built_in_images: args.built_in_images,
         emulated_version: args.emulated_version,
         gates,

@@ -5,14 +5,16 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::timeout;
 use tonic::{Code, Response, Status};
 use waybill_proto::cri::{
-    Container, ContainerConfig, ContainerFilter, ContainerStatus, ContainerStatusRequest,
-    CreateContainerRequest, Image, ImageSpec, ImageStatusRequest, ListContainersRequest,
-    ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus,
-    PodSandboxStatusRequest, PullImageRequest, RemoveContainerRequest, RemovePodSandboxRequest,
-    RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
+    Container, ContainerConfig, ContainerFilter, ContainerState, ContainerStateValue,
+    ContainerStatus, ContainerStatusRequest, CreateContainerRequest, Image, ImageFsInfoRequest,
+    ImageSpec, ImageStatusRequest, ListContainersRequest, ListImagesRequest, ListPodSandboxRequest,
+    PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, PodSandboxStatusRequest,
+    PullImageRequest, RemoveContainerRequest, RemoveImageRequest, RemovePodSandboxRequest,
+    ReopenContainerLogRequest, RunPodSandboxRequest, StartContainerRequest, StopContainerRequest,
+    StopPodSandboxRequest,
 };
 
-use super::{Runtime, labels};
+use super::{Runtime, image::FoundImage, labels};
 
 type Result<T> = std::result::Result<T, Status>;
 
@@ -30,6 +32,14 @@ impl Runtime {
         let filter = PodSandboxFilter { label_selector: selector(uid), ..Default::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
         Ok(within(ASK, self.containers().list_pod_sandbox(request)).await?.items)
+    }
+
+    /// Every container that runs, whoever told the runtime to.
+    pub(crate) async fn list_running(&self) -> Result<Vec<Container>> {
+        let state = ContainerStateValue { state: ContainerState::ContainerRunning.into() };
+        let filter = ContainerFilter { state: Some(state), ..Default::default() };
+        let request = ListContainersRequest { filter: Some(filter) };
+        Ok(within(ASK, self.containers().list_containers(request)).await?.containers)
     }
 
     pub(crate) async fn list(&self, uid: Option<&str>) -> Result<Vec<Container>> {
@@ -102,10 +112,34 @@ impl Runtime {
         unless_gone(within(MAKE, self.containers().remove_container(request)).await).map(drop)
     }
 
+    /// The container writes its log to a new file, if the old one has another name by now.
+    pub(crate) async fn reopen_log(&self, id: &str) -> Result<()> {
+        let request = ReopenContainerLogRequest { container_id: id.to_owned() };
+        within(ASK, self.containers().reopen_container_log(request)).await.map(drop)
+    }
+
     /// `None` if the image is not here.
-    pub(crate) async fn image(&self, name: &str) -> Result<Option<Image>> {
-        let request = ImageStatusRequest { image: Some(spec(name)), verbose: false };
-        Ok(within(ASK, self.images().image_status(request)).await?.image)
+    pub(crate) async fn image(&self, name: &str) -> Result<Option<FoundImage>> {
+        let request = ImageStatusRequest { image: Some(spec(name)), verbose: true };
+        let answer = within(ASK, self.images().image_status(request)).await?;
+        Ok(answer.image.map(|image| FoundImage::new(image, &answer.info)))
+    }
+
+    pub(crate) async fn list_images(&self) -> Result<Vec<Image>> {
+        let request = ListImagesRequest { filter: None };
+        Ok(within(ASK, self.images().list_images(request)).await?.images)
+    }
+
+    pub(crate) async fn remove_image(&self, id: &str) -> Result<()> {
+        let request = RemoveImageRequest { image: Some(spec(id)) };
+        within(MAKE, self.images().remove_image(request)).await.map(drop)
+    }
+
+    /// A directory on the file system where images lie, if the runtime tells it.
+    pub(crate) async fn image_place(&self) -> Result<Option<String>> {
+        let answer = within(MAKE, self.images().image_fs_info(ImageFsInfoRequest {})).await?;
+        let first = answer.image_filesystems.into_iter().next();
+        Ok(first.and_then(|usage| usage.fs_id).map(|id| id.mountpoint))
     }
 
     /// The id of the image that was pulled.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
-use waybill_core::env::{expand::expand, merge::Environment};
+use waybill_core::env::{expand::expand, merge::Environment, name_list};
 use waybill_proto::cri::{
     ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
     Signal,
@@ -116,7 +116,7 @@ fn annotations(
     environment: &Environment,
 ) -> BTreeMap<String, String> {
     let secret = environment.iter().filter(|entry| entry.value().is_secret());
-    let sensitive: Vec<_> = secret.map(|entry| entry.name().to_string()).collect();
+    let sensitive = name_list::join(secret.map(|entry| entry.name()));
     let mut all = BTreeMap::from([
         (labels::CONTAINER_HASH.to_owned(), container.spec_hash()),
         (labels::RESTART_COUNT.to_owned(), attempt.to_string()),
@@ -128,7 +128,7 @@ fn annotations(
         (labels::GRACE.to_owned(), pod.grace().to_string()),
     ]);
     if !sensitive.is_empty() {
-        all.insert(labels::SENSITIVE.to_owned(), sensitive.join(","));
+        all.insert(labels::SENSITIVE.to_owned(), sensitive);
     }
     all
 }

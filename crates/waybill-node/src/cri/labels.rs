@@ -14,5 +14,5 @@ pub(crate) const SOURCE: &str = "kubernetes.io/config.source";
 
 /// Which node made a sandbox. Several may share a runtime, and none touches what is not its own.
 pub(crate) const NODE: &str = "waybill.dev/node";
-/// Names of variables whose values are shown nowhere (D9).
+/// Names of variables whose values are shown nowhere, as a list of names (D9).
 pub(crate) const SENSITIVE: &str = "waybill.dev/sensitive-env";

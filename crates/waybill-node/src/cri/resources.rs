@@ -1,4 +1,5 @@
-//! Shares, quotas and limits of containers, and how important a pod is when memory runs out.
+//! Shares, quotas and limits of containers and of whole pods, and how important a pod is when memory
+//! runs out.
 
 use k8s_openapi::{
     api::core::v1::Container, apimachinery::pkg::api::resource::Quantity as ApiQuantity,
@@ -42,15 +43,108 @@ pub(super) fn resources(
 ) -> LinuxContainerResources {
     let cpu_limit = limit(container, "cpu").map_or(0, Quantity::milli_value);
     let cpu = request(container, "cpu").map_or(cpu_limit, Quantity::milli_value);
-    let quota = cpu_limit.saturating_mul(PERIOD) / 1000;
     LinuxContainerResources {
-        cpu_shares: (cpu.saturating_mul(1024) / 1000).clamp(LEAST_SHARES, MOST_SHARES),
+        cpu_shares: shares(cpu),
         cpu_period: if cpu_limit > 0 { PERIOD } else { 0 },
-        cpu_quota: if cpu_limit > 0 { quota.max(LEAST_QUOTA) } else { 0 },
+        cpu_quota: if cpu_limit > 0 { quota(cpu_limit) } else { 0 },
         memory_limit_in_bytes: limit(container, "memory").map_or(0, Quantity::value),
         oom_score_adj: oom_score(pod, container, capacity),
         ..LinuxContainerResources::default()
     }
+}
+
+/// What all containers of a pod may use together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PodLimits {
+    /// Of the processors, in relation to others.
+    pub(crate) shares: i64,
+    /// Microseconds of a processor in each period.
+    pub(crate) quota: Option<i64>,
+    /// Bytes.
+    pub(crate) memory: Option<i64>,
+}
+
+impl PodLimits {
+    /// A limit holds if every container has one, or if the pod has one as a whole.
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let cpu = limit_of_all(pod, "cpu", Quantity::milli_value);
+        Self {
+            shares: shares(cpu_requests(pod)),
+            quota: cpu.map(quota),
+            memory: limit_of_all(pod, "memory", Quantity::value),
+        }
+    }
+}
+
+/// Microseconds of a period of the CPU quota, for all quotas.
+pub(crate) fn cpu_period() -> i64 {
+    PERIOD
+}
+
+/// What a pod has asked for of the processors, in thousandths of one.
+pub(crate) fn cpu_requests(pod: &Pod) -> i64 {
+    let whole = pod.spec().resources.as_ref().and_then(|whole| {
+        let asked = whole.requests.as_ref().and_then(|list| quantity(list.get("cpu")));
+        asked.or_else(|| quantity(whole.limits.as_ref()?.get("cpu")))
+    });
+    let asked = whole.map_or_else(
+        || {
+            total(pod, |container| {
+                let asked = request(container, "cpu").or_else(|| limit(container, "cpu"));
+                asked.map_or(0, Quantity::milli_value)
+            })
+        },
+        Quantity::milli_value,
+    );
+    asked.saturating_add(overhead(pod, "cpu").map_or(0, Quantity::milli_value))
+}
+
+/// What a number of thousandths of a processor is in relation to others.
+pub(crate) fn shares(milli: i64) -> i64 {
+    (milli.saturating_mul(1024) / 1000).clamp(LEAST_SHARES, MOST_SHARES)
+}
+
+fn quota(milli: i64) -> i64 {
+    (milli.saturating_mul(PERIOD) / 1000).max(LEAST_QUOTA)
+}
+
+fn limit_of_all(pod: &Pod, name: &str, amount: fn(Quantity) -> i64) -> Option<i64> {
+    let whole = pod.spec().resources.as_ref().and_then(|whole| whole.limits.as_ref());
+    let of_pod = whole.and_then(|list| quantity(list.get(name)));
+    let found = match of_pod {
+        Some(whole) => amount(whole),
+        None => {
+            let limit = |container: &Container| limit(container, name).map_or(0, amount);
+            let spec = pod.spec();
+            let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+            if !all.all(|container| limit(container) > 0) {
+                return None;
+            }
+            total(pod, limit)
+        }
+    };
+    let sum = found.saturating_add(overhead(pod, name).map_or(0, amount));
+    (sum > 0).then_some(sum)
+}
+
+/// What a pod has at most at one time: init containers run one after the other, sidecars beside all
+/// that comes later.
+fn total(pod: &Pod, of: impl Fn(&Container) -> i64) -> i64 {
+    let (mut sidecars, mut most) = (0_i64, 0);
+    for container in pod.init() {
+        let own = of(&container.to_container());
+        most = most.max(sidecars.saturating_add(own));
+        if container.is_sidecar() {
+            sidecars = sidecars.saturating_add(own);
+        }
+    }
+    let regular = pod.spec().containers.iter().map(&of);
+    most.max(regular.fold(sidecars, i64::saturating_add))
+}
+
+/// What the sandbox itself needs.
+fn overhead(pod: &Pod, name: &str) -> Option<Quantity> {
+    quantity(pod.spec().overhead.as_ref()?.get(name))
 }
 
 /// A container that asked for little of what it might use goes first.
@@ -121,5 +215,58 @@ mod tests {
             of(json!({ "requests": { "memory": "8Gi" } })),
             (Qos::Burstable, [2, 0, 0, 0, 3])
         );
+    }
+
+    fn whole(spec: Value) -> (i64, Option<i64>, Option<i64>) {
+        let PodLimits { shares, quota, memory } = PodLimits::of(&pod(spec));
+        (shares, quota, memory)
+    }
+
+    fn one(name: &str, resources: Value) -> Value {
+        let mut container = json!({ "name": name, "image": "i" });
+        container["resources"] = resources;
+        container
+    }
+
+    #[test]
+    fn a_pod_has_the_sum_of_its_containers_if_each_has_a_limit() {
+        let limits =
+            |cpu: &str, memory: &str| json!({ "limits": { "cpu": cpu, "memory": memory } });
+        assert_eq!(whole(json!({})), (2, None, None));
+        let two = json!([one("a", limits("500m", "64Mi")), one("b", limits("1", "64Mi"))]);
+        assert_eq!(whole(json!({ "containers": two })), (1536, Some(150_000), Some(128 << 20)));
+        let cpu_only =
+            json!([one("a", limits("1", "1Mi")), one("b", json!({ "limits": { "cpu": "1" } }))]);
+        assert_eq!(whole(json!({ "containers": cpu_only })), (2048, Some(200_000), None));
+        let requests = json!([one("a", json!({ "requests": { "cpu": "250m", "memory": "1Mi" } }))]);
+        assert_eq!(whole(json!({ "containers": requests })), (256, None, None));
+        let tiny = json!([one("a", limits("1m", "1Mi"))]);
+        assert_eq!(whole(json!({ "containers": tiny })), (2, Some(1000), Some(1 << 20)));
+    }
+
+    #[test]
+    fn init_containers_run_before_and_sidecars_beside_the_others() {
+        let limits = |cpu: &str| json!({ "limits": { "cpu": cpu, "memory": "1Mi" } });
+        let mut sidecar = one("s", limits("1"));
+        sidecar["restartPolicy"] = "Always".into();
+        let spec = |first: &str, later: &str| {
+            json!({
+                "initContainers": [one("i", limits(first)), sidecar, one("j", limits(later))],
+                "containers": [one("a", limits("2"))],
+            })
+        };
+        assert_eq!(whole(spec("1", "1")).1, Some(300_000));
+        assert_eq!(whole(spec("4", "1")).1, Some(400_000));
+        assert_eq!(whole(spec("1", "4")).1, Some(500_000));
+    }
+
+    #[test]
+    fn what_the_pod_says_as_a_whole_counts_and_its_sandbox_too() {
+        let spec = json!({
+            "resources": { "requests": { "cpu": "1" }, "limits": { "cpu": "2", "memory": "1Gi" } },
+            "overhead": { "cpu": "250m", "memory": "1Mi" },
+            "containers": [one("a", json!({}))],
+        });
+        assert_eq!(whole(spec), (1280, Some(225_000), Some((1 << 30) + (1 << 20))));
     }
 }

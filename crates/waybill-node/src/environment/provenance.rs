@@ -1,15 +1,19 @@
-//! Who shipped what: for every container that was started, its variables with their origins, and the
+//! Who shipped what: for every container that was made, its variables with their origins, and the
 //! definitions that lost. Never a value.
 //!
-//! It is kept in memory and is gone when the node is restarted, until the container starts again.
+//! It is a file in the directory of the pod, so that a restarted node still knows and nobody has to
+//! clear it away. It cannot be made again from the spec: the objects that variables came from may have
+//! changed since.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
 };
 
 use serde::Serialize;
 use serde_json::Value;
+use tracing::warn;
 use waybill_core::{
     env::{
         merge::{Environment, Tier},
@@ -18,20 +22,28 @@ use waybill_core::{
     id::PodUid,
 };
 
-use crate::{pod::Pod, server::ProvenanceLookup};
+use crate::{directories::Directories, pod::Pod, server::ProvenanceLookup};
 
-/// What every container was started with.
-#[derive(Debug, Default)]
+/// What every container was made with.
+#[derive(Clone, Debug)]
 pub(crate) struct Provenance {
-    pods: Mutex<Pods>,
+    directories: Directories,
 }
-
-type Pods = HashMap<PodUid, BTreeMap<String, Arc<ContainerProvenance>>>;
 
 /// The variables of one container, in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct ContainerProvenance {
-    pub(crate) variables: Vec<VariableProvenance>,
+    image_variables: ImageVariables,
+    variables: Vec<VariableProvenance>,
+}
+
+/// Whether variables of the image are in the list. Not every runtime tells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum ImageVariables {
+    Known,
+    Unknown,
 }
 
 /// One variable.
@@ -87,47 +99,74 @@ pub(crate) enum OriginView {
 }
 
 impl Provenance {
-    /// Notes what a container starts with, in place of what it started with before.
-    pub(crate) fn record(&self, pod: &PodUid, container: &str, environment: &Environment) {
-        let provenance = Arc::new(ContainerProvenance::of(environment));
-        self.lock().entry(pod.clone()).or_default().insert(container.to_owned(), provenance);
+    pub(crate) fn new(directories: Directories) -> Self {
+        Self { directories }
     }
 
-    /// What a container was started with, if this node started it since its own start.
-    pub(crate) fn of(&self, pod: &PodUid, container: &str) -> Option<Arc<ContainerProvenance>> {
-        self.lock().get(pod)?.get(container).cloned()
+    /// Notes what a container is made with, in place of what the one before it was made with. A
+    /// container does not wait for this, nor fail because of it.
+    pub(crate) fn record(&self, pod: &PodUid, container: &str, provenance: &ContainerProvenance) {
+        let path = self.directories.environment(pod, container);
+        if let Err(error) = write(&path, provenance) {
+            warn!(container, %error, "nobody will know where the variables of a container came from");
+            // What is there is about another one.
+            let _ = fs::remove_file(path);
+        }
     }
 
-    /// Called when a pod is gone.
-    pub(crate) fn forget(&self, pod: &PodUid) {
-        self.lock().remove(pod);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pods> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    fn path(&self, pod: &Pod, container: &str) -> Option<PathBuf> {
+        // A name that somebody sends is no part of a path before the pod has it, too.
+        let container = pod.container(container)?;
+        Some(self.directories.environment(pod.uid(), container.name()))
     }
 }
 
 impl ProvenanceLookup for Provenance {
     fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
-        serde_json::to_value(&*self.of(pod.uid(), container)?).ok()
+        serde_json::from_slice(&fs::read(self.path(pod, container)?).ok()?).ok()
     }
 }
 
+/// Under another name first: a node that is killed leaves a whole file or none.
+fn write(path: &Path, provenance: &ContainerProvenance) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let new = path.with_extension("new");
+    fs::write(&new, serde_json::to_vec(provenance)?)?;
+    fs::rename(&new, path)
+}
+
 impl ContainerProvenance {
-    fn of(environment: &Environment) -> Self {
+    /// `image` are the names of the image's variables, which all others win against; `None` if they
+    /// are not known.
+    pub(crate) fn new(environment: &Environment, image: Option<&[String]>) -> Self {
         let mut shadowed: HashMap<&[u8], Vec<Definition>> = HashMap::new();
+        let mut variables: Vec<VariableProvenance> = Vec::new();
+        for name in image.unwrap_or_default() {
+            let definition = Definition::new(Tier::Baseline, &Origin::Image);
+            if environment.get(name.as_bytes()).is_some() {
+                shadowed.insert(name.as_bytes(), vec![definition]);
+            } else if !variables.iter().any(|known| known.name == *name) {
+                let (name, sensitive, shadowed) = (name.clone(), false, Vec::new());
+                variables.push(VariableProvenance { name, definition, sensitive, shadowed });
+            }
+        }
         for loser in environment.shadowed() {
             let definition = Definition::new(loser.tier(), loser.origin());
             shadowed.entry(loser.name().as_bytes()).or_default().push(definition);
         }
-        let variables = environment.iter().map(|entry| VariableProvenance {
+        variables.extend(environment.iter().map(|entry| VariableProvenance {
             name: entry.name().to_string(),
             definition: Definition::new(entry.tier(), entry.origin()),
             sensitive: entry.value().is_secret(),
             shadowed: shadowed.remove(entry.name().as_bytes()).unwrap_or_default(),
-        });
-        Self { variables: variables.collect() }
+        }));
+        let image_variables = match image {
+            Some(_) => ImageVariables::Known,
+            None => ImageVariables::Unknown,
+        };
+        Self { image_variables, variables }
     }
 }
 
@@ -174,5 +213,90 @@ impl From<&Origin> for OriginView {
             // The type may grow; the line for people says what it is.
             _ => Self::Other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use waybill_core::env::{
+        merge::EnvVar,
+        name::{EnvName, NameRules},
+        value::EnvValue,
+    };
+
+    use super::*;
+    use crate::pod::testing::pod;
+
+    fn environment(variables: &[(&str, Origin)]) -> Environment {
+        let mut made = Environment::new();
+        for (name, origin) in variables {
+            let name = EnvName::parse(name, NameRules::Relaxed).unwrap();
+            let value = EnvValue::plain(*b"hunter2").unwrap();
+            made.set(Tier::Baseline, EnvVar { name, value, origin: origin.clone() });
+        }
+        made
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    fn brief(provenance: &ContainerProvenance) -> Vec<String> {
+        let line = |variable: &VariableProvenance| {
+            let lost: Vec<_> = variable.shadowed.iter().map(|lost| lost.from.as_str()).collect();
+            format!("{}: {} > {}", variable.name, variable.definition.from, lost.join(", "))
+        };
+        provenance.variables.iter().map(line).collect()
+    }
+
+    #[test]
+    fn whatever_the_pod_says_wins_against_its_image() {
+        let map = Origin::ConfigMap { name: "m".into(), key: "B".into() };
+        let environment = environment(&[("B", map), ("C", Origin::Node), ("B", Origin::Literal)]);
+        let image = names(&["PATH", "B", "PATH"]);
+        let known = ContainerProvenance::new(&environment, Some(&image));
+        assert_eq!(
+            brief(&known),
+            ["PATH: image > ", "B: pod spec > image, ConfigMap m, key B", "C: node > "]
+        );
+        assert_eq!(known.image_variables, ImageVariables::Known);
+    }
+
+    #[test]
+    fn an_image_that_nobody_tells_of_is_unknown_and_not_empty() {
+        let unknown = ContainerProvenance::new(&environment(&[]), None);
+        let none = ContainerProvenance::new(&environment(&[]), Some(&[]));
+        let shown = |provenance| serde_json::to_value(provenance).unwrap();
+        assert_eq!(shown(unknown), json!({"imageVariables": "unknown", "variables": []}));
+        assert_eq!(shown(none), json!({"imageVariables": "known", "variables": []}));
+    }
+
+    #[test]
+    fn another_node_finds_it_and_a_name_from_outside_is_no_path() {
+        let state = tempfile::tempdir().unwrap();
+        let directories =
+            Directories { state: state.path().to_owned(), logs: state.path().join("logs") };
+        let pod = pod(json!({"containers": [{"name": "a", "image": "i"}]}));
+        let made = ContainerProvenance::new(&environment(&[("A", Origin::Literal)]), None);
+        Provenance::new(directories.clone()).record(pod.uid(), "a", &made);
+        let found = Provenance::new(directories.clone()).find(&pod, "a").unwrap();
+        assert_eq!(found, serde_json::to_value(&made).unwrap());
+        assert!(!found.to_string().contains("hunter2"));
+        let outside = directories.pod(pod.uid()).join("outside.json");
+        fs::write(outside, "{}").unwrap();
+        assert_eq!(Provenance::new(directories).find(&pod, "../outside"), None);
+    }
+
+    #[test]
+    fn a_broken_file_is_none() {
+        let state = tempfile::tempdir().unwrap();
+        let directories =
+            Directories { state: state.path().to_owned(), logs: state.path().join("logs") };
+        let pod = pod(json!({"containers": [{"name": "a", "image": "i"}]}));
+        let path = directories.environment(pod.uid(), "a");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "{\"variables\": [").unwrap();
+        assert_eq!(Provenance::new(directories).find(&pod, "a"), None);
     }
 }

@@ -30,7 +30,6 @@ impl Fixture {
             directories,
             gates: FeatureGates::all_on(),
             node: Arc::new(NodeFacts { api_endpoint: None, ..node() }),
-            provenance: Arc::default(),
         };
         Self { resolver, state }
     }
@@ -149,11 +148,11 @@ fn env_wins_over_env_from_and_later_over_earlier_name_14() {
         "envFrom": [{"configMapRef": {"name": "cm"}}, {"configMapRef": {"name": "other"}}],
         "env": [{"name": "b.c", "value": "x"}, {"name": "A", "value": "1"}, {"name": "A", "value": "2$(A)"}],
     });
-    fixture.check(container, &["1-data=3", "a=other", "b.c=x", "A=21"]);
-    let uid = pod(json!({"containers": []})).uid().clone();
-    let provenance = fixture.resolver.provenance.of(&uid, "app").unwrap();
+    fixture.check(container.clone(), &["1-data=3", "a=other", "b.c=x", "A=21"]);
+    let resolved = block_on(fixture.resolve(container)).unwrap();
+    let provenance = ContainerProvenance::new(&resolved.environment, None);
     assert_eq!(
-        serde_json::to_value(&provenance.variables[1]).unwrap(),
+        serde_json::to_value(&provenance).unwrap()["variables"][1],
         json!({
             "name": "a",
             "tier": "baseline",
@@ -167,8 +166,6 @@ fn env_wins_over_env_from_and_later_over_earlier_name_14() {
             }],
         })
     );
-    fixture.resolver.provenance.forget(&uid);
-    assert_eq!(fixture.resolver.provenance.of(&uid, "app"), None);
 }
 
 /// NAME-09, NAME-10, NAME-11, NAME-12, NAME-13, NAME-19, NAME-20
@@ -433,9 +430,9 @@ async fn values_are_never_shown() {
     let resolved = fixture.resolve_pod(&pod).await.unwrap();
     assert!(pairs(&resolved).contains(&"B=hunter2".to_owned()));
     let container = pod.containers().next().unwrap();
-    show(format!("{resolved:?} {:?} {pod:?} {container:?}", fixture.resolver.provenance));
-    let provenance = fixture.resolver.provenance.of(pod.uid(), "app").unwrap();
-    show(serde_json::to_string(&*provenance).unwrap());
+    let provenance = ContainerProvenance::new(&resolved.environment, None);
+    show(format!("{resolved:?} {provenance:?} {pod:?} {container:?}"));
+    show(serde_json::to_string(&provenance).unwrap());
     for bad in [
         good,
         json!({"env": [{"name": "A", "value": "hunter2\u{0}"}]}),

@@ -32,6 +32,10 @@ const QUEUE: usize = 64;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
+/// Whoever deletes a mirror has this long to see it go. kubectl looks at it twice after it has asked, and
+/// would wait for ever if another one stood there at its second look.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Where a mirror stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
@@ -168,7 +172,11 @@ impl Keeper {
     /// Does what is to be done; whether some of it failed.
     async fn work(&mut self) -> bool {
         let mut failed = false;
-        for step in self.plan.steps() {
+        let steps = self.plan.steps();
+        if steps.iter().any(|step| matches!(step, Step::Delete(seen) if seen.deleting)) {
+            sleep(FAREWELL).await;
+        }
+        for step in steps {
             let (key, result) = match step {
                 Step::Create(pod) => (pod.key.clone(), self.create(&pod).await),
                 Step::Delete(seen) => (seen.key.clone(), self.delete(&seen).await),

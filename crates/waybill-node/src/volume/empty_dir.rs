@@ -27,6 +27,23 @@ enum Medium {
     Memory(Option<u64>),
 }
 
+/// What a directory on disk may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DiskLimit {
+    pub(super) bytes: u64,
+    pub(super) text: String,
+}
+
+/// The limit of a directory on disk, if it has one. One in memory is limited by its file system.
+pub(super) fn disk_limit(source: &EmptyDirVolumeSource) -> Option<DiskLimit> {
+    if !source.medium.as_deref().unwrap_or_default().is_empty() {
+        return None;
+    }
+    let text = source.size_limit.as_ref()?.0.clone();
+    let bytes = u64::try_from(Quantity::parse(&text).ok()?.value()).ok()?;
+    (bytes > 0).then_some(DiskLimit { bytes, text })
+}
+
 impl EmptyDir {
     pub(super) fn new(
         source: Option<&EmptyDirVolumeSource>,

@@ -39,7 +39,8 @@ pub(super) fn mount_for_secrets(directory: &Path) -> Result<(), VolumeFault> {
     if is_mounted(directory)? {
         return Ok(());
     }
-    let flags = MountFlags::NOEXEC | MountFlags::NOSUID | MountFlags::NODEV;
+    // Scripts in volumes are run, as on kubelets. Neither devices nor other users' rights come from there.
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
     let options = format!("size={SECRET_BYTES},mode=0755");
     // Memory can be written to swap, which is a disk. Kernels before 6.4 cannot prevent it.
     match mount_tmpfs(directory, flags, &format!("{options},noswap")) {

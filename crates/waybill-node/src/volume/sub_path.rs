@@ -4,13 +4,16 @@
 //! inside the volume, and what it gave us a handle to is what gets mounted.
 
 use std::{
+    ffi::OsStr,
     fs,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Component, Path},
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat2},
+    fs::{
+        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat2, statat,
+    },
     io::Errno,
     mount::mount_bind,
 };
@@ -44,9 +47,26 @@ pub(super) fn bind(volume: &Path, path: &str, target: &Path) -> Result<(), Volum
     let root =
         openat2(CWD, volume, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty())
             .doing("opening", volume)?;
-    let found = open_or_make(&root, path).doing("resolving a subPath in", volume)?;
+    let found = open_or_make(&root, path).map_err(|error| match why_not(error) {
+        Some(why) => VolumeFault::Path { path: path.to_owned(), why },
+        None => VolumeFault::Io {
+            doing: format!("resolving the subPath {path:?}"),
+            error: error.into(),
+        },
+    })?;
     make_target(target, &found)?;
     mount_bind(handle_path(&found), target).doing("mounting a subPath at", target)
+}
+
+/// What is wrong with a path, for those who wrote it or put links in its way.
+fn why_not(error: Errno) -> Option<&'static str> {
+    Some(match error {
+        Errno::NOENT => "a symbolic link in it leads to something that the volume does not have",
+        Errno::LOOP => "it leads through too many symbolic links, or around in a circle",
+        Errno::NOTDIR => "a part of it is a file and not a directory",
+        Errno::AGAIN => "parts of it were replaced again and again while it was looked for",
+        _ => return None,
+    })
 }
 
 /// By this path a handle is reached without another walk.
@@ -79,12 +99,17 @@ fn make_target(target: &Path, found: &OwnedFd) -> Result<(), VolumeFault> {
 fn open_or_make(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
     for _ in 0..TRIES {
         let found = match open_inside(root, path) {
-            Err(Errno::NOENT) => make_directories(root, path),
+            Err(Errno::NOENT) => match make_directories(root, path)? {
+                Made::All(found) => Ok(found),
+                // Nothing changes as long as nobody touches the link.
+                Made::UpToLink => return Err(Errno::NOENT),
+                Made::TooLate => Err(Errno::AGAIN),
+            },
             found => found,
         };
         match found {
             // Renamed while the kernel walked, or removed or made between two of our steps.
-            Err(Errno::AGAIN | Errno::NOENT | Errno::EXIST) => {}
+            Err(Errno::AGAIN) => {}
             found => return found,
         }
     }
@@ -95,9 +120,18 @@ fn open_inside(root: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd,
     openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), INSIDE)
 }
 
+/// What came of making the parts of a path.
+enum Made {
+    All(OwnedFd),
+    /// In place of a part stands a link that leads nowhere.
+    UpToLink,
+    /// Somebody else made or removed a part meanwhile.
+    TooLate,
+}
+
 /// Makes what is missing, each part in the directory that is held open above it. New directories get the
 /// mode of the volume, so that whoever may write there may write here.
-fn make_directories(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+fn make_directories(root: &OwnedFd, path: &str) -> Result<Made, Errno> {
     let mode = Mode::from_raw_mode(fstat(root)?.st_mode & 0o7777);
     let mut walked = std::path::PathBuf::new();
     let mut above: Option<OwnedFd> = None;
@@ -106,20 +140,30 @@ fn make_directories(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
         walked.push(name);
         let parent = above.as_ref().unwrap_or(root);
         let next = match open_inside(root, &*walked) {
-            Err(Errno::NOENT) => make_directory(parent, name, mode)?,
+            Err(Errno::NOENT) => match make_directory(parent, name, mode) {
+                Err(Errno::EXIST) if is_link(parent, name) => return Ok(Made::UpToLink),
+                Err(Errno::AGAIN | Errno::EXIST | Errno::NOENT) => return Ok(Made::TooLate),
+                made => made?,
+            },
+            Err(Errno::AGAIN) => return Ok(Made::TooLate),
             found => found?,
         };
         above = Some(next);
     }
-    above.ok_or(Errno::NOENT)
+    Ok(above.map_or(Made::TooLate, Made::All))
 }
 
 /// Fails if something of that name is there by now: a link that leads nowhere, for one.
-fn make_directory(parent: &OwnedFd, name: &std::ffi::OsStr, mode: Mode) -> Result<OwnedFd, Errno> {
+fn make_directory(parent: &OwnedFd, name: &OsStr, mode: Mode) -> Result<OwnedFd, Errno> {
     mkdirat(parent, name, Mode::from_raw_mode(0o700))?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let made = openat2(parent, name, flags, Mode::empty(), resolve)?;
     fchmod(&made, mode)?;
     Ok(made)
+}
+
+fn is_link(parent: &OwnedFd, name: &OsStr) -> bool {
+    statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink)
 }

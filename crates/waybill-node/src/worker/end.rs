@@ -10,7 +10,7 @@ use tokio::{
 use tonic::Status;
 use tracing::{info, warn};
 
-use super::{Wanted, cgroup, start::shown, surroundings::Surroundings};
+use super::{Wanted, start::shown, surroundings::Surroundings};
 use crate::{
     cri::observe::observe,
     event::Kind,
@@ -70,7 +70,7 @@ impl<'a> Ending<'a> {
     }
 
     async fn try_to_tear_down(&self, deadline: &watch::Receiver<Instant>) -> Result<(), String> {
-        let Wanted { pod, end } = self.wanted.borrow().clone();
+        let Wanted { pod, end, .. } = self.wanted.borrow().clone();
         // A pod that will be started again by the next node has not ended as far as users can tell, and one
         // that was deleted by force has no object any more to tell it with.
         let is_told = end.is_none();
@@ -79,6 +79,7 @@ impl<'a> Ending<'a> {
                 self.around.publish_ending(&pod, observed);
             }
         };
+        self.around.making.settled(pod.uid()).await;
         let say = |status: Status| shown(&status);
         let observed = self.observe(&pod).await.map_err(say)?;
         if observed.containers.iter().any(ObservedContainer::is_running) {
@@ -94,7 +95,7 @@ impl<'a> Ending<'a> {
             self.around.runtime.remove_sandbox(&sandbox.id).await.map_err(say)?;
         }
         self.around.remove_files(&pod).await?;
-        cgroup::remove(&self.around.machine.cgroup_root, pod.uid());
+        self.around.cgroups.remove_pod(pod.uid()).await;
         info!("the pod has ended");
         if is_told && pod.is_deleted() && pod.origin() == PodOrigin::ApiServer {
             self.around.delete(&pod);
@@ -106,9 +107,14 @@ impl<'a> Ending<'a> {
         observe(&self.around.runtime, &self.around.directories, pod.uid()).await
     }
 
-    /// Stops all that runs, and keeps it.
-    pub(super) async fn stop_all(&self, pod: &Arc<Pod>, observed: &Observed) -> Result<(), Status> {
-        let (_deadline, receiver) = watch::channel(after(pod.grace()));
+    /// Stops all that runs within `grace` seconds, and keeps it.
+    pub(super) async fn stop_all(
+        &self,
+        pod: &Arc<Pod>,
+        observed: &Observed,
+        grace: i64,
+    ) -> Result<(), Status> {
+        let (_deadline, receiver) = watch::channel(after(grace));
         self.stop(pod, observed, &receiver).await
     }
 

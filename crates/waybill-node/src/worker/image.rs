@@ -9,7 +9,7 @@ use tokio::{
     sync::{Mutex as AsyncMutex, Semaphore},
     time::Instant,
 };
-use waybill_proto::cri::{AuthConfig, Image, ImageSpec, PodSandboxConfig, PullImageRequest};
+use waybill_proto::cri::{AuthConfig, ImageSpec, PodSandboxConfig, PullImageRequest};
 
 use super::{
     lock,
@@ -17,6 +17,7 @@ use super::{
     surroundings::Surroundings,
 };
 use crate::{
+    cri::image::FoundImage,
     event::Kind,
     pod::{ContainerRef, Pod},
     status::Waiting,
@@ -68,7 +69,7 @@ impl Images {
         pod: &Pod,
         container: ContainerRef<'_>,
         sandbox: &PodSandboxConfig,
-    ) -> Result<Image, Failure> {
+    ) -> Result<FoundImage, Failure> {
         let image = container.image();
         if !name::is_valid(image) {
             let message = format!(
@@ -101,7 +102,7 @@ impl Images {
         pod: &Pod,
         container: ContainerRef<'_>,
         policy: PullPolicy,
-    ) -> Result<Option<Image>, Failure> {
+    ) -> Result<Option<FoundImage>, Failure> {
         if policy == PullPolicy::Always {
             return Ok(None);
         }
@@ -133,7 +134,7 @@ impl Images {
         container: ContainerRef<'_>,
         sandbox: &PodSandboxConfig,
         waited: Instant,
-    ) -> Result<Image, Failure> {
+    ) -> Result<FoundImage, Failure> {
         let image = container.image();
         let note = |kind, reason, message: &str| {
             around.recorder.container(pod, container.name(), kind, reason, message);
@@ -157,7 +158,7 @@ impl Images {
             "Successfully pulled image {image:?} in {} ({} including waiting). Image size: {} bytes.",
             seconds(begun),
             seconds(waited),
-            found.size
+            found.image.size
         );
         note(Kind::Normal, "Pulled", &message);
         Ok(found)

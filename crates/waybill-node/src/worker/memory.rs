@@ -1,6 +1,9 @@
 //! What a worker remembers between turns. Losing it costs patience, never correctness.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -60,6 +63,8 @@ struct Failure {
 pub(crate) struct Memory {
     /// When the node first saw the pod, if its status does not say.
     pub(crate) started: Option<Timestamp>,
+    /// Why the pod must not go on.
+    pub(crate) evicted: Option<Arc<str>>,
     back_offs: BTreeMap<String, BackOff>,
     failures: BTreeMap<String, Failure>,
     /// Containers that we killed to start them again with a new spec.
@@ -114,6 +119,11 @@ impl Memory {
                 })
             }
         }
+    }
+
+    /// Whether the last try failed, too.
+    pub(crate) fn has_failed(&self, name: &str) -> bool {
+        self.failures.contains_key(name)
     }
 
     /// A step for a container failed.

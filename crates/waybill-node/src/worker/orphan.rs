@@ -4,7 +4,7 @@ use tonic::Status;
 use tracing::{info, warn};
 use waybill_core::id::PodUid;
 
-use super::{cgroup, start::shown, surroundings::Surroundings};
+use super::{start::shown, surroundings::Surroundings};
 use crate::cri::labels;
 
 /// What a pod gets whose grace is not known any more, in seconds.
@@ -20,7 +20,7 @@ pub(super) async fn remove(around: &Surroundings, uid: &PodUid) {
     if let Err(reason) = around.remove_volumes(uid).await {
         warn!(%uid, reason, "files of a pod that nobody wants are left");
     }
-    cgroup::remove(&around.machine.cgroup_root, uid);
+    around.cgroups.remove_pod(uid).await;
     around.forget(uid);
 }
 

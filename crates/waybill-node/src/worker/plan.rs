@@ -50,8 +50,11 @@ pub(crate) enum SandboxPlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) reason: &'static str,
-    pub(crate) message: &'static str,
+    pub(crate) message: String,
 }
+
+/// The reason of pods that took more than they may.
+pub(crate) const EVICTED: &str = "Evicted";
 
 /// A container that must stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,14 +130,14 @@ impl<'a> Planner<'a> {
         if self.pod.has_ended() {
             return;
         }
+        if let Some(message) = &self.memory.evicted {
+            self.fail(EVICTED, message);
+            return;
+        }
         if let Some(deadline) = self.deadline() {
             if self.now >= deadline {
-                self.plan.sandbox = SandboxPlan::Finish {
-                    failed: Some(Failed {
-                        reason: "DeadlineExceeded",
-                        message: "Pod was active on the node longer than the specified deadline",
-                    }),
-                };
+                let message = "Pod was active on the node longer than the specified deadline";
+                self.fail("DeadlineExceeded", message);
                 return;
             }
             self.wake_at(deadline);
@@ -143,6 +146,11 @@ impl<'a> Planner<'a> {
             Some(sandbox) => self.with_sandbox(&sandbox.id),
             None => self.without_sandbox(),
         }
+    }
+
+    fn fail(&mut self, reason: &'static str, message: &str) {
+        let message = message.to_owned();
+        self.plan.sandbox = SandboxPlan::Finish { failed: Some(Failed { reason, message }) };
     }
 
     fn deadline(&self) -> Option<Timestamp> {

@@ -1,6 +1,6 @@
 //! Clearing away what ended before: of each container the newest dead one is kept, for its log and its end.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use tonic::Status;
 use tracing::debug;
@@ -9,6 +9,7 @@ use super::surroundings::Surroundings;
 use crate::{
     observed::{ContainerState, Observed, ObservedContainer},
     pod::Pod,
+    rotation,
 };
 
 /// Removes old containers and old sandboxes. What cannot be removed now is tried again later. True if
@@ -26,9 +27,9 @@ async fn remove(around: &Surroundings, pod: &Pod, observed: &Observed) -> Result
         around.runtime.remove(&container.id).await?;
         let message =
             around.directories.termination_message(pod.uid(), &container.name, container.attempt);
-        // Files that are gone already are as good.
+        // A file that is gone already is as good.
         let _ = fs::remove_file(message);
-        let _ = fs::remove_file(&container.log_path);
+        rotation::remove_all(Path::new(&container.log_path));
     }
     let mut is_clean = old.is_empty();
     let removed: BTreeSet<_> = old.iter().map(|container| &container.id).collect();

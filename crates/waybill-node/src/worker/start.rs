@@ -2,9 +2,10 @@
 
 use std::{fs, io, sync::Arc};
 
-use tonic::Status;
+use futures_util::FutureExt;
+use tonic::{Code, Status};
 use tracing::warn;
-use waybill_proto::cri::{Image, Mount, PodSandboxConfig};
+use waybill_proto::cri::{Mount, PodSandboxConfig};
 
 use super::{
     end::stop_gracefully,
@@ -13,7 +14,8 @@ use super::{
     surroundings::Surroundings,
 };
 use crate::{
-    cri::{self, container, dns, hosts, sandbox},
+    cri::{self, container, dns, hosts, image::FoundImage, sandbox},
+    environment::ContainerProvenance,
     event::Kind,
     observed::Observed,
     pod::{ContainerRef, Pod},
@@ -31,8 +33,23 @@ pub(super) struct Started {
     /// Names of containers that run now.
     pub(super) started: Vec<String>,
     pub(super) failed: Vec<(String, Failure)>,
-    /// What kept the pod as a whole from starting: reason and message of an event.
-    pub(super) failure: Option<(&'static str, String)>,
+    /// What kept the pod as a whole from starting.
+    pub(super) failure: Option<PodFailure>,
+}
+
+/// Why a pod as a whole did not start: reason and message of an event.
+#[derive(Debug)]
+pub(super) struct PodFailure {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// A node before this one asked for the same, and the runtime is still at it.
+    pub(super) under_way: bool,
+}
+
+impl PodFailure {
+    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), under_way: false }
+    }
 }
 
 /// Why a container could not start.
@@ -40,6 +57,8 @@ pub(super) struct Started {
 pub(super) enum Failure {
     /// It was not made.
     Other(Waiting),
+    /// It is being made: a node before this one asked for it.
+    UnderWay(Waiting),
     Pull {
         waiting: Waiting,
         image: String,
@@ -55,7 +74,10 @@ impl Failure {
 
     fn waiting(&self) -> &Waiting {
         match self {
-            Self::Other(waiting) | Self::Pull { waiting, .. } | Self::Run(waiting) => waiting,
+            Self::Other(waiting)
+            | Self::Pull { waiting, .. }
+            | Self::Run(waiting)
+            | Self::UnderWay(waiting) => waiting,
         }
     }
 }
@@ -71,9 +93,7 @@ impl Surroundings {
     /// Carries `plan` out as far as it goes.
     pub(super) async fn act(&self, pod: &Arc<Pod>, observed: &Observed, plan: &Plan) -> Started {
         let mut outcome = Started::default();
-        if let Err((reason, message)) = self.act_on(pod, observed, plan, &mut outcome).await {
-            outcome.failure = Some((reason, message));
-        }
+        outcome.failure = self.act_on(pod, observed, plan, &mut outcome).await.err();
         outcome
     }
 
@@ -83,7 +103,7 @@ impl Surroundings {
         observed: &Observed,
         plan: &Plan,
         outcome: &mut Started,
-    ) -> Result<(), (&'static str, String)> {
+    ) -> Result<(), PodFailure> {
         self.kill(pod, observed, plan)
             .await
             .map_err(failed("FailedKillPod", "error killing pod"))?;
@@ -106,14 +126,14 @@ impl Surroundings {
         };
         let machine_dns = dns::parse(&files::read_or_empty(MACHINE_RESOLVERS));
         let config = sandbox::config(pod, attempt, &self.machine, &machine_dns)
-            .map_err(|error| ("FailedCreatePodSandBox", error.to_string()))?;
+            .map_err(|error| PodFailure::new("FailedCreatePodSandBox", error.to_string()))?;
         // None of these needs another.
         let (volumes, sandbox, first_image) = tokio::join!(
             self.prepare_volumes(pod),
             self.sandbox(pod, observed, id, &config),
             self.first_image(pod, plan, &config),
         );
-        volumes.map_err(|message| ("FailedMount", message))?;
+        volumes.map_err(|message| PodFailure::new("FailedMount", message))?;
         let (id, ips) = sandbox?;
         let place = Place { id: &id, config: &config, ips: &ips };
         let mut image = first_image;
@@ -121,8 +141,10 @@ impl Surroundings {
             match self.start(pod, observed, start, image.take(), &place).await {
                 Ok(()) => outcome.started.push(start.name.clone()),
                 Err(failure) => {
-                    self.count_failure(pod, &start.name, &failure);
-                    self.tell_failure(pod, &start.name, &failure);
+                    if !matches!(failure, Failure::UnderWay(_)) {
+                        self.count_failure(pod, &start.name, &failure);
+                        self.tell_failure(pod, &start.name, &failure);
+                    }
                     outcome.failed.push((start.name.clone(), failure));
                 }
             }
@@ -136,7 +158,7 @@ impl Surroundings {
         pod: &Pod,
         plan: &Plan,
         config: &PodSandboxConfig,
-    ) -> Option<Result<Image, Failure>> {
+    ) -> Option<Result<FoundImage, Failure>> {
         let container = pod.container(&plan.starts.first()?.name)?;
         Some(self.images.ensure(self, pod, container, config).await)
     }
@@ -148,7 +170,7 @@ impl Surroundings {
         observed: &Observed,
         id: Option<&str>,
         config: &PodSandboxConfig,
-    ) -> Result<(String, Vec<String>), (&'static str, String)> {
+    ) -> Result<(String, Vec<String>), PodFailure> {
         let Some(id) = id else {
             self.metrics.starts().pod();
             let made = self.make_sandbox(pod, observed, config).await;
@@ -188,17 +210,24 @@ impl Surroundings {
         pod: &Pod,
         observed: &Observed,
         config: &PodSandboxConfig,
-    ) -> Result<String, (&'static str, String)> {
+    ) -> Result<String, PodFailure> {
         for old in &observed.sandboxes {
             let failed = failed("FailedKillPod", "error stopping sandbox");
             self.runtime.stop_sandbox(&old.id).await.map_err(failed)?;
         }
         fs::create_dir_all(&config.log_directory).map_err(|error| {
-            ("FailedCreatePodSandBox", format!("cannot make the directory for logs: {error}"))
+            let message = format!("cannot make the directory for logs: {error}");
+            PodFailure::new("FailedCreatePodSandBox", message)
+        })?;
+        self.cgroups.make_pod(pod).map_err(|error| {
+            let message = format!("unable to ensure pod container exists: {error}");
+            PodFailure::new("FailedCreatePodContainer", message)
         })?;
         let handler = pod.spec().runtime_class_name.clone().unwrap_or_default();
         let failed = failed("FailedCreatePodSandBox", "Failed to create pod sandbox");
-        self.runtime.run_sandbox(config.clone(), handler).await.map_err(failed)
+        let (runtime, config) = (self.runtime.clone(), config.clone());
+        let run = async move { runtime.run_sandbox(config, handler).await };
+        self.making.carry_out(pod.uid(), run.boxed()).await.map_err(failed)
     }
 
     /// The addresses of a new sandbox. Not knowing them does not keep anything from starting.
@@ -212,7 +241,7 @@ impl Surroundings {
         pod: &Arc<Pod>,
         observed: &Observed,
         start: &Start,
-        image: Option<Result<Image, Failure>>,
+        image: Option<Result<FoundImage, Failure>>,
         place: &Place<'_>,
     ) -> Result<(), Failure> {
         let Some(container) = pod.container(&start.name) else { return Ok(()) };
@@ -226,7 +255,9 @@ impl Surroundings {
             self.recorder.container(pod, &start.name, Kind::Normal, reason, &message);
         };
         note("Created", format!("Created container: {}", start.name));
-        let started = self.runtime.start(&id).await;
+        let (runtime, created) = (self.runtime.clone(), id.clone());
+        let start_it = async move { runtime.start(&created).await };
+        let started = self.making.carry_out(pod.uid(), start_it.boxed()).await;
         started.map_err(|status| {
             Failure::Run(Waiting { reason: "RunContainerError", message: shown(&status) })
         })?;
@@ -240,7 +271,7 @@ impl Surroundings {
         observed: &Observed,
         container: ContainerRef<'_>,
         attempt: u32,
-        image: &Image,
+        image: &FoundImage,
         place: &Place<'_>,
     ) -> Result<String, Failure> {
         let config_error = |message: String| Failure::new("CreateContainerConfigError", message);
@@ -256,15 +287,27 @@ impl Surroundings {
             pod,
             container,
             attempt,
-            image,
+            image: &image.image,
             environment: &environment,
             mounts,
             target: target.as_deref(),
         };
         let config = container::config(request, &self.machine)
             .map_err(|error| config_error(error.to_string()))?;
-        let made = self.runtime.create(place.id, config, place.config.clone()).await;
-        made.map_err(|status| Failure::new("CreateContainerError", shown(&status)))
+        // Before there is a container, so that none is without.
+        let provenance = ContainerProvenance::new(&environment, image.variables.as_deref());
+        self.provenance.record(pod.uid(), container.name(), &provenance);
+        let (runtime, sandbox) = (self.runtime.clone(), place.id.to_owned());
+        let sandbox_config = place.config.clone();
+        let make = async move { runtime.create(&sandbox, config, sandbox_config).await };
+        let made = self.making.carry_out(pod.uid(), make.boxed()).await;
+        made.map_err(|status| {
+            let waiting = Waiting { reason: "CreateContainerError", message: shown(&status) };
+            match status.code() {
+                Code::AlreadyExists => Failure::UnderWay(waiting),
+                _ => Failure::Other(waiting),
+            }
+        })
     }
 
     /// Adds what every container has: the hosts file of its pod, and a file for its last words.
@@ -327,12 +370,12 @@ impl Surroundings {
         }
     }
 
-    fn tell_failure(&self, pod: &Pod, name: &str, failure: &Failure) {
+    pub(super) fn tell_failure(&self, pod: &Pod, name: &str, failure: &Failure) {
         let waiting = failure.waiting();
         let message = match failure {
             Failure::Pull { .. } => format!("Error: {}", waiting.reason),
             Failure::Run(waiting) if waiting.reason == "PostStartHookError" => return,
-            Failure::Other(waiting) | Failure::Run(waiting) => {
+            Failure::Other(waiting) | Failure::Run(waiting) | Failure::UnderWay(waiting) => {
                 format!("Error: {}", waiting.message)
             }
         };
@@ -348,11 +391,12 @@ fn target_id(observed: &Observed, name: &str) -> Result<String, Failure> {
     })
 }
 
-fn failed(
-    reason: &'static str,
-    what: &'static str,
-) -> impl FnOnce(Status) -> (&'static str, String) {
-    move |status| (reason, format!("{what}: {}", shown(&status)))
+fn failed(reason: &'static str, what: &'static str) -> impl FnOnce(Status) -> PodFailure {
+    move |status| PodFailure {
+        reason,
+        message: format!("{what}: {}", shown(&status)),
+        under_way: status.code() == Code::AlreadyExists,
+    }
 }
 
 /// As gRPC errors look in the events of kubelets.

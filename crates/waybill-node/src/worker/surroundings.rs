@@ -8,12 +8,12 @@ use tracing::warn;
 use waybill_core::{chain::Chain, env::merge::Environment, id::PodUid};
 use waybill_proto::cri::Mount;
 
-use super::{image::Images, memory::Health, plan};
+use super::{cgroup::Cgroups, image::Images, making::Making, memory::Health, plan};
 use crate::{
     Clock,
     cri::{Runtime, sandbox::Machine},
     directories::Directories,
-    environment::{Request, Resolver},
+    environment::{Provenance, Request, Resolver},
     event::{Kind, Recorder},
     hook,
     observed::Observed,
@@ -30,10 +30,15 @@ pub(crate) struct Surroundings {
     /// What stands before `://` in the ids of containers.
     pub(crate) runtime_name: String,
     pub(crate) machine: Machine,
+    pub(crate) cgroups: Cgroups,
+    /// Calls to the runtime that make something.
+    pub(crate) making: Making,
     pub(crate) directories: Directories,
     pub(crate) host_ip: String,
     pub(crate) clock: Clock,
     pub(crate) resolver: Resolver,
+    /// Told of every environment that a container is made with.
+    pub(crate) provenance: Arc<Provenance>,
     pub(crate) volumes: Volumes,
     pub(crate) images: Images,
     pub(crate) recorder: Recorder,
@@ -83,6 +88,13 @@ impl Surroundings {
     ) -> Result<Vec<Mount>, String> {
         let mounts = self.volumes.mounts(pod, container, environment).await;
         mounts.map_err(|error| text(&error))
+    }
+
+    /// Room that a pod which will not run again has taken is needed for others.
+    pub(super) async fn clear_volumes(&self, pod: &Pod) {
+        if let Err(error) = self.volumes.clear(pod).await {
+            warn!(reason = text(&error), "the volumes of an evicted pod are left for now");
+        }
     }
 
     pub(super) async fn remove_volumes(&self, uid: &PodUid) -> Result<(), String> {
@@ -160,7 +172,7 @@ impl Surroundings {
     ) {
         let failed = failed.map(|failed| Failed {
             reason: failed.reason.to_owned(),
-            message: failed.message.to_owned(),
+            message: failed.message.clone(),
         });
         self.set_status(
             pod,
@@ -193,8 +205,8 @@ impl Surroundings {
     /// Nobody will ask for the pod again.
     pub(super) fn forget(&self, uid: &PodUid) {
         self.forget_health(uid);
-        self.resolver.provenance.forget(uid);
         self.writer.forget(uid);
+        self.making.forget(uid);
     }
 }
 

@@ -47,8 +47,10 @@ fn workers(fake: &FakeRuntime) -> Workers {
             directories: directories.clone(),
             gates: FeatureGates::all_on(),
             node: Arc::clone(&node),
-            provenance: Arc::new(Provenance::default()),
         },
+        provenance: Arc::new(Provenance::new(directories.clone())),
+        cgroups: Cgroups::at(&directory.join("cgroup"), "/waybill-test-of-workers"),
+        making: Making::default(),
         volumes: Volumes::new(directories.clone(), objects, node, Arc::clone(&clock)),
         images: Images::default(),
         prober: Prober::new(
@@ -295,4 +297,35 @@ async fn a_drained_node_has_nothing_running() {
     fake.take_calls();
     workers.drain(Duration::from_secs(5)).await;
     assert_eq!(fake.take_calls(), ["stop a#0 5", "stop sandbox", "remove a#0", "remove sandbox"]);
+}
+
+/// What a node before this one asked for is waited for, and no failure of anybody.
+#[tokio::test]
+async fn a_sandbox_that_is_being_made_is_found_later() {
+    let fake = FakeRuntime::start();
+    let workers = workers(&fake);
+    fake.state().taken.insert("RunPodSandbox");
+    workers.set(pod(json!({})));
+    fake.until(|state| state.calls == ["taken RunPodSandbox"]).await;
+    fake.state().taken.clear();
+    fake.until(|state| state.running() == ["a#0"]).await;
+}
+
+/// The end of a pod finds what was being made when it came.
+#[tokio::test]
+async fn a_pod_that_goes_while_it_is_made_leaves_nothing() {
+    let fake = FakeRuntime::start();
+    let workers = workers(&fake);
+    let held = fake.hold("RunPodSandbox");
+    workers.set(pod(json!({})));
+    fake.until(|state| state.calls == ["hold RunPodSandbox"]).await;
+    workers.gone(&uid());
+    drop(held);
+    workers.0.tasks.close();
+    workers.0.tasks.wait().await;
+    assert_eq!(
+        fake.take_calls(),
+        ["hold RunPodSandbox", "run sandbox 0", "stop sandbox", "remove sandbox"]
+    );
+    assert!(fake.state().sandboxes.is_empty());
 }

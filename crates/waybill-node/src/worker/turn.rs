@@ -17,7 +17,7 @@ use super::{
     memory::Memory,
     plan::{self, Failed, KillCause, Plan, SandboxPlan},
     prune,
-    start::{Failure, Started},
+    start::{Failure, PodFailure, Started},
     surroundings::Surroundings,
 };
 use crate::{
@@ -100,6 +100,7 @@ impl Worker {
                 }
                 continue;
             }
+            self.memory.evicted.clone_from(&wanted.evicted);
             let metadata = &wanted.pod.object().metadata;
             if generation != Some(metadata.generation) {
                 generation = Some(metadata.generation);
@@ -271,6 +272,10 @@ impl Worker {
             self.memory.set_back_off(name, back_off(name));
         }
         for (name, failure) in outcome.failed {
+            // What does not get done by itself is told.
+            if matches!(failure, Failure::UnderWay(_)) && self.memory.has_failed(&name) {
+                self.around.tell_failure(pod, &name, &failure);
+            }
             match failure {
                 Failure::Run(waiting) => {
                     self.memory.set_back_off(&name, back_off(&name));
@@ -279,11 +284,15 @@ impl Worker {
                 Failure::Pull { waiting, image } => {
                     self.memory.pull_failed(&name, waiting, &image, now);
                 }
-                Failure::Other(waiting) => self.memory.failed(&name, waiting, now),
+                Failure::Other(waiting) | Failure::UnderWay(waiting) => {
+                    self.memory.failed(&name, waiting, now);
+                }
             }
         }
-        if let Some((reason, message)) = outcome.failure {
-            self.around.recorder.pod(pod, Kind::Warning, reason, &message);
+        if let Some(PodFailure { reason, message, under_way }) = outcome.failure {
+            if !under_way || self.memory.has_failed(WHOLE_POD) {
+                self.around.recorder.pod(pod, Kind::Warning, reason, &message);
+            }
             self.memory.failed(WHOLE_POD, Waiting { reason, message }, now);
         }
     }
@@ -320,17 +329,24 @@ impl Worker {
     ) -> Next {
         let runs = observed.sandboxes.iter().any(|sandbox| sandbox.ready)
             || observed.containers.iter().any(|container| container.is_running());
+        let evicted = failed.is_some_and(|failed| failed.reason == plan::EVICTED);
         if !runs {
             self.publish(pod, observed, &BTreeMap::new(), failed);
+            if evicted {
+                self.around.clear_volumes(pod).await;
+            }
             self.seen = Some(observed.clone());
             return Next::Woken;
         }
         if let Some(failed) = failed {
-            self.around.recorder.pod(pod, Kind::Normal, failed.reason, failed.message);
+            let kind = if evicted { Kind::Warning } else { Kind::Normal };
+            self.around.recorder.pod(pod, kind, failed.reason, &failed.message);
         }
         self.publish(pod, observed, &BTreeMap::new(), failed);
         let ending = Ending::new(&self.around, self.wanted.clone());
-        match ending.stop_all(pod, observed).await {
+        // Somebody who takes what is not theirs is not asked politely.
+        let grace = if evicted { 0 } else { pod.grace() };
+        match ending.stop_all(pod, observed, grace).await {
             Ok(()) => Next::Now,
             Err(status) => {
                 warn!(code = ?status.code(), reason = status.message(), "a pod that ended does not stop");

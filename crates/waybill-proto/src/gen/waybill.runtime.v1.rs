@@ -9,6 +9,9 @@ pub struct ImportRequest {
     pub name: ::prost::alloc::string::String,
     #[prost(bytes = "vec", tag = "2")]
     pub data: ::prost::alloc::vec::Vec<u8>,
+    /// In the first message only: whether the images stay, whoever removes those that nobody uses.
+    #[prost(bool, tag = "3")]
+    pub pinned: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ImportResponse {

@@ -8,7 +8,10 @@ use std::{
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_change, mount_remount};
 use tracing::{info, warn};
-use waybill_core::{chain::Chain, env::name::EnvName};
+use waybill_core::{
+    chain::Chain,
+    env::{name::EnvName, name_list},
+};
 use waybill_proto::cri::{
     ContainerConfig, ContainerEventType, CreateContainerRequest, NamespaceMode,
 };
@@ -248,8 +251,8 @@ fn shown_names<'a>(
     names: impl Iterator<Item = &'a EnvName>,
 ) -> Vec<String> {
     let hidden = config.annotations.get(SENSITIVE).map_or("", String::as_str);
-    let is_hidden = |name: &String| hidden.split(',').any(|other| other.trim() == name);
-    names.map(ToString::to_string).filter(|name| !is_hidden(name)).collect()
+    let shown = names.filter(|name| !name_list::contains(hidden, name));
+    shown.map(ToString::to_string).collect()
 }
 
 /// By digest if the image has one; an imported image may have none.
@@ -291,10 +294,10 @@ mod tests {
     #[test]
     fn names_marked_sensitive_are_not_shown() {
         let config = ContainerConfig {
-            annotations: [(SENSITIVE.to_owned(), "TOKEN, KEY".to_owned())].into(),
+            annotations: [(SENSITIVE.to_owned(), "TOKEN, KEY,a%2Cb".to_owned())].into(),
             ..ContainerConfig::default()
         };
-        let names = ["PATH", "TOKEN", "KEY", "KEYS"]
+        let names = ["PATH", "TOKEN", "KEY", "KEYS", "a,b"]
             .map(|name| EnvName::parse(name, NameRules::Kernel).unwrap());
         assert_eq!(shown_names(&config, names.iter()), ["PATH", "KEYS"]);
     }

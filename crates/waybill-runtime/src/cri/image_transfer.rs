@@ -12,7 +12,7 @@ use waybill_proto::runtime::{
 };
 
 use super::image::{blocking, settle};
-use crate::image::Images;
+use crate::image::{ImageError, Images};
 
 /// How many pieces may wait for the disk or for the client.
 const WAITING: usize = 4;
@@ -49,7 +49,13 @@ impl images_server::Images for ImageTransfer {
         let work = blocking(&self.tasks, move || {
             let name = Some(first.name.as_str()).filter(|name| !name.is_empty());
             let reader = Pieces { receiver, current: Bytes::from(first.data) };
-            images.import(reader, name)
+            let imported = images.import(reader, name)?;
+            if first.pinned {
+                for image in &imported {
+                    images.set_pinned(&image.id.to_string(), true)?;
+                }
+            }
+            Ok::<_, ImageError>(imported)
         });
         let feed = feed(pieces, sender);
         let (imported, ()) = tokio::join!(work, feed);

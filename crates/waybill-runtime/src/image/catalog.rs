@@ -101,10 +101,12 @@ impl Catalog {
         save().doing(|| format!("writing {}", path.display()))
     }
 
-    /// Gives `id` a name, which any other image then loses.
+    /// Gives `id` a name, which any other image then loses. One that has no name any more is pinned no
+    /// more: nobody would ask for it.
     pub(super) fn name(&mut self, id: Digest, name: &str) {
-        for record in self.images.values_mut() {
-            record.names.remove(name);
+        for (other, record) in &mut self.images {
+            let had = record.names.remove(name);
+            record.pinned &= !had || !record.names.is_empty() || *other == id;
         }
         if let Some(record) = self.images.get_mut(&id) {
             record.names.insert(name.to_owned());

@@ -141,6 +141,11 @@ fn pinned_images_are_not_collected() {
     assert_eq!(fixture.images.remove_unused().unwrap(), [gone.id]);
     assert_eq!(fixture.images.list().len(), 1);
     assert!(fixture.images.find(&kept.id.hex()).unwrap().pinned);
+    let newer = fixture.import(&Sample::new("c", &[layer("c")]), "kept");
+    fixture.images.set_pinned("kept", true).unwrap();
+    assert!(!fixture.images.find(&kept.id.hex()).unwrap().pinned, "its name is another's now");
+    assert_eq!(fixture.images.remove_unused().unwrap(), [kept.id]);
+    assert!(fixture.images.find(&newer.id.hex()).unwrap().pinned);
 }
 
 #[test]

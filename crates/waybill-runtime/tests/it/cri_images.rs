@@ -72,8 +72,8 @@ async fn what_is_not_an_image_is_refused() {
     let empty = ImageStatusRequest { image: None, verbose: false };
     assert_eq!(images.image_status(empty).await.unwrap_err().code(), Code::InvalidArgument);
     let pieces = futures_util::stream::iter([waybill_proto::runtime::ImportRequest {
-        name: String::new(),
         data: b"not an archive".to_vec(),
+        ..Default::default()
     }]);
     let refused = lab.archives().await.import(pieces).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{}", refused.message());

@@ -116,7 +116,7 @@ impl CriLab {
     pub(crate) async fn import(&self, archive: &[u8], name: &str) -> Vec<String> {
         let mut messages: Vec<_> = archive
             .chunks(100_000)
-            .map(|piece| ImportRequest { name: String::new(), data: piece.to_vec() })
+            .map(|piece| ImportRequest { data: piece.to_vec(), ..ImportRequest::default() })
             .collect();
         messages[0].name = name.to_owned();
         let request = futures_util::stream::iter(messages);

@@ -32,7 +32,7 @@ pub(super) async fn import(
         Source::open(&archive).with_context(|| format!("cannot read {}", archive.display()))?;
     let (pieces, receiver) = mpsc::channel(WAITING);
     let (failed, failure) = oneshot::channel();
-    let first = ImportRequest { name: name.unwrap_or_default(), data: Vec::new() };
+    let first = ImportRequest { name: name.unwrap_or_default(), ..ImportRequest::default() };
     pieces.send(first).await.context("nobody sends the archive")?;
     // A thread and not a task: nobody can end a read from standard input, and nobody waits for it.
     thread::spawn(move || {
@@ -55,16 +55,17 @@ pub(super) async fn import(
     }
 }
 
-/// Sends an archive that is in memory.
+/// Sends an archive that is in memory. Its images stay until somebody removes them by name.
 pub(super) async fn import_bytes(
     runtime: &Runtime,
     archive: &[u8],
     name: Option<String>,
 ) -> Result<()> {
-    let first = ImportRequest { name: name.unwrap_or_default(), data: Vec::new() };
+    let name = name.unwrap_or_default();
+    let first = ImportRequest { name, pinned: true, ..ImportRequest::default() };
     let pieces = archive
         .chunks(PIECE)
-        .map(|piece| ImportRequest { name: String::new(), data: piece.to_vec() });
+        .map(|piece| ImportRequest { data: piece.to_vec(), ..ImportRequest::default() });
     let requests: Vec<_> = [first].into_iter().chain(pieces).collect();
     runtime.archives().import(stream::iter(requests)).await.map_err(told)?;
     Ok(())
@@ -122,7 +123,7 @@ struct Sending(Pieces);
 impl Write for Sending {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = bytes.get(..PIECE).unwrap_or(bytes);
-        let request = ImportRequest { name: String::new(), data: piece.to_vec() };
+        let request = ImportRequest { data: piece.to_vec(), ..ImportRequest::default() };
         // The runtime has answered already; what it said is what counts.
         self.0.blocking_send(request).map_err(|_| io::ErrorKind::BrokenPipe)?;
         Ok(piece.len())

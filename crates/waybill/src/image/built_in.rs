@@ -21,14 +21,15 @@ pub(super) async fn import(
     // Programs are known by size and time: reading them at each start would cost more than all else.
     let print = programs.iter().map(Program::print).collect::<Result<Vec<_>>>()?.join("\n");
     let images = runtime.list(None).await?;
-    let has = |name: &str| images.iter().any(|it| it.repo_tags.iter().any(|tag| tag == name));
+    let named = |name| images.iter().find(|it| it.repo_tags.iter().any(|tag| tag == name));
     let current = mark.and_then(|mark| fs::read_to_string(mark).ok()).is_some_and(|it| it == print);
-    if current && has(image.name()) {
+    // It stays, whoever removes images that nobody uses; those of before did not.
+    if current && named(image.name()).is_some_and(|found| found.pinned) {
         return Ok(());
     }
     let made = builtin::archive(image, &programs)?;
     archive::import_bytes(&runtime, &made, None).await?;
-    if image == BuiltIn::Busybox && !has(BUSYBOX) {
+    if image == BuiltIn::Busybox && named(BUSYBOX).is_none() {
         archive::import_bytes(&runtime, &made, Some(BUSYBOX.to_owned())).await?;
     }
     match mark {

@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) store: StoreArgs,
     pub(crate) runtime: RuntimeChoice,
     pub(crate) node_name: Option<String>,
+    /// Further flags of the node, as a user would give them.
+    pub(crate) node_flags: Vec<String>,
     pub(crate) built_in_images: Vec<BuiltIn>,
     pub(crate) emulated_version: KubeVersion,
     /// As the flag of every role takes them.
@@ -368,6 +370,7 @@ fn node(
     // Its API server is ours.
     flags.add("--exec-sessions", "require");
     flags.0.push("--drain".into());
+    flags.0.extend(plan.node_flags.iter().map(OsString::from));
     flags.verbose(plan.verbose);
     flags.role("node", plan, state)
 }

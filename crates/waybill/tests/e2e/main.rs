@@ -8,12 +8,18 @@
 
 mod attribution;
 mod cases;
+mod cgroups;
+mod disk;
 mod exec;
 mod lifetime;
+mod log_rotation;
 mod nodes;
 mod people;
+mod provenance;
 mod raw;
 mod roles;
+mod standalone;
+mod static_pods;
 mod suite;
 mod walks;
 
@@ -52,11 +58,18 @@ fn containers_on_containerd() {
 }
 
 fn on_containerd() -> Option<(Containerd, Stack)> {
+    on_containerd_with(&[])
+}
+
+fn on_containerd_with(flags: &[String]) -> Option<(Containerd, Stack)> {
     let busybox = fs::read("/bin/busybox").ok()?;
     let containerd = Containerd::start(IMAGE)?;
     containerd.import(&image(busybox));
     let socket = format!("--runtime=unix://{}", containerd.socket().display());
-    let stack = Setup::new(BINARY).flag(socket).start()?;
+    let setup = flags.iter().fold(Setup::new(BINARY), |setup, flag| setup.flag(flag));
+    // What was imported is pinned by nobody, and this machine's disk may be as full as it likes.
+    let keep_images = "--node-flag=--image-gc-high-threshold=100";
+    let stack = setup.flag(socket).flag(keep_images).start()?;
     Some((containerd, stack))
 }
 

@@ -3,10 +3,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +12,7 @@ use std::{
 use waybill_apiserver::{NodeFiles, NodeIdentity, issue_node};
 use waybill_testkit::{
     kubectl::PATIENCE,
+    node::{self, Node},
     stack::{IMAGE, Setup, Stack},
 };
 
@@ -22,8 +21,8 @@ use crate::BINARY;
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A node beside that of a stack. It ends, with its pods, when this is dropped.
-struct Node {
-    child: Child,
+struct Beside {
+    node: Option<Node>,
     cgroup: String,
 }
 
@@ -58,41 +57,24 @@ impl<'a> Plan<'a> {
     }
 
     /// Starts it, and waits until it serves.
-    fn start(&self, flags: &[&str]) -> Node {
+    fn start(&self, flags: &[&str]) -> Beside {
         let cgroup = format!("/waybill-test-{}-{}", std::process::id(), self.name);
         let socket = self.stack.state().join("run/runtime.sock");
-        let log = fs::File::create(self.dir().join("node.log")).unwrap();
-        let mut child = Command::new(BINARY)
-            .args(["node", "--name", self.name, "--listen", "127.0.0.1:0"])
-            .args(["--cgroup-root", &cgroup, "--runtime", &format!("unix://{}", socket.display())])
-            .arg("--state-dir")
-            .arg(self.dir().join("state"))
-            .arg("--log-dir")
-            .arg(self.dir().join("logs"))
-            .arg("--static-pods")
-            .arg(self.static_pods())
-            .arg("--tls-cert-file")
-            .arg(&self.files.serving_certificate)
-            .arg("--tls-key-file")
-            .arg(&self.files.serving_key)
-            .arg("--client-ca-file")
-            .arg(&self.files.authority)
-            .args(flags)
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("the node starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-        let first = lines.next().and_then(Result::ok).unwrap_or_default();
-        let log = || fs::read_to_string(self.dir().join("node.log")).unwrap_or_default();
-        assert!(first.starts_with("serving on "), "{first:?}; its log:\n{}", log());
-        Node { child, cgroup }
+        let setup = node::Setup::new(BINARY, &self.dir())
+            .flag(format!("--name={}", self.name))
+            .flag("--listen=127.0.0.1:0")
+            .flag(format!("--cgroup-root={cgroup}"))
+            .flag(format!("--runtime=unix://{}", socket.display()))
+            .flag(format!("--static-pods={}", self.static_pods().display()))
+            .flag(format!("--tls-cert-file={}", self.files.serving_certificate.display()))
+            .flag(format!("--tls-key-file={}", self.files.serving_key.display()))
+            .flag(format!("--client-ca-file={}", self.files.authority.display()));
+        let setup = flags.iter().fold(setup, |setup, flag| setup.flag(*flag));
+        Beside { node: Some(setup.start()), cgroup }
     }
 
     /// As a member of the cluster.
-    fn join(&self, flags: &[&str]) -> Node {
+    fn join(&self, flags: &[&str]) -> Beside {
         let kubeconfig = self.files.kubeconfig.display().to_string();
         let node = self.start(&[&["--kubeconfig", &kubeconfig], flags].concat());
         let ready = format!("wait --for=condition=Ready node/{} --timeout=60s", self.name);
@@ -103,18 +85,16 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl Node {
+impl Beside {
     /// Ends the process; its containers go on unless it drains.
     fn stop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let pid = self.child.id().to_string();
-            let _ = Command::new("kill").args(["-TERM", &pid]).status();
-            let _ = self.child.wait();
+        if let Some(node) = self.node.take() {
+            node.stop();
         }
     }
 }
 
-impl Drop for Node {
+impl Drop for Beside {
     fn drop(&mut self) {
         self.stop();
         let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
@@ -173,7 +153,7 @@ fn a_node_without_the_feature_ignores_the_field_file_41() {
     ready(&stack, "skew");
     assert_eq!(of_file(&stack, "skew"), None, "not set at all");
     node.stop();
-    let _node = plan.join(&["--drain"]);
+    let node = plan.join(&["--drain"]);
     stack.kubectl().eventually("exec skew -c main -- echo alive", "alive");
     assert_eq!(of_file(&stack, "skew"), None, "a running container is left alone");
     stack.kubectl().line("exec skew -c main -- kill 1").succeeds();
@@ -183,7 +163,7 @@ fn a_node_without_the_feature_ignores_the_field_file_41() {
     assert_eq!(of_file(&stack, "skew").as_deref(), Some("A=from a file"));
     stack.kubectl().line("delete pod skew").succeeds();
     stack.kubectl().line("delete node behind").succeeds();
-    drop(_node);
+    drop(node);
     stack.stop();
 }
 

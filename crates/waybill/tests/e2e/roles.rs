@@ -154,6 +154,7 @@ impl Roles {
         };
         let NodeFiles { kubeconfig, serving_certificate, serving_key, authority, .. } = &self.files;
         let setup = node::Setup::new(BINARY, self.dir.path())
+            .flag("--drain")
             .flag(format!("--name={NODE}"))
             .flag(format!("--runtime=unix://{}", socket.display()))
             .flag(format!("--listen={}", self.node_listen))

@@ -92,7 +92,17 @@ async fn sub_paths_of_the_host_may_be_files_and_links_stay_inside() {
     // The link leads to a place that is not there inside, and nothing is made or mounted outside.
     for evil in ["evil", "evil/secret", "evil/new"] {
         let pod = with_mount(json!({"subPath": evil}), volume.clone());
-        assert!(fixture.mounts(&pod).await.is_err(), "{evil}");
+        let said = fixture.mounts(&pod).await.unwrap_err().to_string();
+        assert!(said.contains("leads to something that the volume does not have"), "{said}");
+    }
+    symlink("circle", host.path().join("circle")).unwrap();
+    for (bad, expected) in [("circle/a", "around in a circle"), ("file/a", "not a directory")] {
+        let pod = with_mount(json!({"subPath": bad}), volume.clone());
+        let said = fixture.mounts(&pod).await.unwrap_err().to_string();
+        assert!(
+            said.contains(&format!("invalid path {bad:?}")) && said.contains(expected),
+            "{said}"
+        );
     }
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
 }

@@ -396,3 +396,12 @@ fn what_the_api_server_remembers_as_ended_never_runs_again() {
         check_at(&pod, &healthy(), 1, "box 0; a#0 running", "finish");
     }
 }
+
+#[test]
+fn an_evicted_pod_does_not_go_on() {
+    let pod = pod(json!({ "containers": containers(&["a"]) }));
+    let mut memory = healthy();
+    memory.evicted = Some("too large".into());
+    check_at(&pod, &memory, 70, "box 0; a#0 running", "finish Evicted");
+    check_at(&pod, &memory, 70, "", "finish Evicted");
+}

@@ -2,7 +2,7 @@
 //! would need all the calls that nobody makes here.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard},
@@ -20,7 +20,11 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::{net::UnixListener, sync::Notify, time::timeout};
+use tokio::{
+    net::UnixListener,
+    sync::{Notify, oneshot},
+    time::timeout,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Code, Status};
 use waybill_proto::cri::{self, ContainerState, PodSandboxState};
@@ -52,6 +56,10 @@ pub(super) struct State {
     /// Containers that stop only if they are given less time than this.
     pub(super) stubborn: Option<i64>,
     pub(super) fail: BTreeMap<&'static str, &'static str>,
+    /// Calls whose names are taken.
+    pub(super) taken: BTreeSet<&'static str>,
+    /// A call that is not answered as long as somebody has the other end of this.
+    held: Option<(&'static str, oneshot::Receiver<()>)>,
     made: u32,
 }
 
@@ -91,6 +99,13 @@ impl FakeRuntime {
                 panic!("{place}: {:?}", self.state().calls);
             }
         }
+    }
+
+    /// The next call of this name is carried out when what this returns is dropped.
+    pub(super) fn hold(&self, call: &'static str) -> oneshot::Sender<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.state().held = Some((call, receiver));
+        sender
     }
 
     /// The calls since the last time.
@@ -159,6 +174,11 @@ async fn answer(
     let body = request.into_body().collect().await.unwrap().to_bytes();
     // One message, not compressed: a zero, four bytes of length, the message.
     let message = body.slice(5..);
+    let held = shared.state.lock().unwrap().hold(call);
+    if let Some(held) = held {
+        shared.changed.notify_waiters();
+        let _ = held.await;
+    }
     let answered = shared.state.lock().unwrap().answer(call, message);
     shared.changed.notify_waiters();
     let (frames, code, text) = match answered {
@@ -184,11 +204,21 @@ async fn answer(
 }
 
 impl State {
+    fn hold(&mut self, call: &str) -> Option<oneshot::Receiver<()>> {
+        let (_, held) = self.held.take_if(|(name, _)| *name == call)?;
+        self.calls.push(format!("hold {call}"));
+        Some(held)
+    }
+
     /// `None` if the answer never comes.
     fn answer(&mut self, call: &str, message: Bytes) -> Option<Result<Vec<u8>, Status>> {
         if let Some(reason) = self.fail.get(call) {
             self.calls.push(format!("fail {call}"));
             return Some(Err(Status::unknown(*reason)));
+        }
+        if self.taken.contains(call) {
+            self.calls.push(format!("taken {call}"));
+            return Some(Err(Status::already_exists("")));
         }
         if call == "StopContainer" {
             return self.stop(&Message::decode(message).unwrap());

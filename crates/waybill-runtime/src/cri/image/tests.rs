@@ -56,7 +56,7 @@ impl Fixture {
     async fn import(&self, archive: &[u8], name: &str) -> Result<Vec<String>, Status> {
         let mut pieces: Vec<_> = archive
             .chunks(1000)
-            .map(|piece| ImportRequest { name: String::new(), data: piece.to_vec() })
+            .map(|piece| ImportRequest { data: piece.to_vec(), ..ImportRequest::default() })
             .collect();
         pieces[0].name = name.into();
         let mut client = ImagesClient::new(self.channel().await);
@@ -195,7 +195,7 @@ async fn half_an_archive_is_not_taken_for_a_whole_one() {
     let mut client = ImagesClient::new(fixture.channel().await);
     // A client that vanishes in the middle.
     let archive = archive("tool");
-    let piece = ImportRequest { name: String::new(), data: archive[..100_000].to_vec() };
+    let piece = ImportRequest { data: archive[..100_000].to_vec(), ..ImportRequest::default() };
     let (gone, vanish) = tokio::sync::oneshot::channel::<()>();
     let pieces = stream::once(async { piece }).chain(stream::once(async {
         let _ = vanish.await;

@@ -63,7 +63,7 @@ impl Client {
     pub(crate) async fn import(&self, archive: Vec<u8>) {
         let pieces: Vec<_> = archive
             .chunks(100_000)
-            .map(|data| ImportRequest { name: String::new(), data: data.to_vec() })
+            .map(|data| ImportRequest { data: data.to_vec(), ..ImportRequest::default() })
             .collect();
         let mut images = ImagesClient::new(self.channel.clone());
         let imported = images.import(futures_util::stream::iter(pieces)).await;

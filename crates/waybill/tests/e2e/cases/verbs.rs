@@ -98,7 +98,7 @@ stringData: {key: hidden-value}
     ]);
     let json = waybill(stack, &["env", "origins", "-o", "json"], "");
     let json: serde_json::Value = serde_json::from_str(&json.succeeds().stdout).unwrap();
-    let variables = json.as_array().unwrap();
+    let variables = json["variables"].as_array().unwrap();
     let secret = variables.iter().find(|variable| variable["name"] == "S").unwrap();
     assert_eq!(secret["origin"]["kind"], "secret");
     assert!(!json.to_string().contains("hidden-value") && !table.stdout.contains("hidden-value"));

@@ -1,0 +1,89 @@
+//! Pods whose directories on disk outgrow their limit are evicted, as kubelets do it.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tracing::info;
+
+use super::Workers;
+use crate::{
+    pod::{Pod, PodOrigin},
+    volume::Oversized,
+};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(10);
+/// Measuring takes no more than one part in this many of the time.
+const LEISURE: u32 = 20;
+
+/// From this priority on, pods are the system's own.
+const SYSTEM_PRIORITY: i32 = 2_000_000_000;
+
+/// Looks after all pods, for ever.
+pub(super) async fn run(workers: Workers) {
+    let mut pause = LOOK;
+    loop {
+        sleep(pause).await;
+        let begun = Instant::now();
+        look(&workers).await;
+        pause = LOOK.max(begun.elapsed() * LEISURE);
+    }
+}
+
+async fn look(workers: &Workers) {
+    for pod in workers.all() {
+        if !may_be_evicted(&pod) {
+            continue;
+        }
+        if let Some(oversized) = workers.0.around.volumes.oversized(&pod).await {
+            info!(pod = pod.name(), volume = oversized.volume, "a volume is larger than it may be");
+            workers.evict(pod.uid(), &message(&oversized));
+        }
+    }
+}
+
+/// What runs from a file would only start again, and the system's own pods stay whatever they do.
+fn may_be_evicted(pod: &Pod) -> bool {
+    let is_critical = pod.spec().priority.is_some_and(|priority| priority >= SYSTEM_PRIORITY);
+    pod.origin() == PodOrigin::ApiServer && !is_critical && !pod.has_ended() && !pod.is_deleted()
+}
+
+/// A kubelet's words, down to the blank at the end.
+fn message(oversized: &Oversized) -> String {
+    let Oversized { volume, limit } = oversized;
+    format!("Usage of EmptyDir volume {volume:?} exceeds the limit {limit:?}. ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(field: (&str, Value), phase: &str, origin: PodOrigin, expected: bool) {
+        let mut object = json!({
+            "metadata": { "name": "p", "namespace": "ns", "uid": "uid-1" },
+            "spec": { "containers": [{ "name": "a", "image": "i" }] },
+            "status": { "phase": phase },
+        });
+        object["spec"][field.0] = field.1;
+        assert_eq!(may_be_evicted(&Pod::from_value(object, origin).unwrap()), expected);
+    }
+
+    #[test]
+    fn only_pods_that_run_and_may_go_are_evicted() {
+        let usual = || ("priority", json!(0));
+        check(usual(), "Running", PodOrigin::ApiServer, true);
+        check(usual(), "Failed", PodOrigin::ApiServer, false);
+        check(usual(), "Running", PodOrigin::File, false);
+        check(("priority", json!(2_000_000_000)), "Running", PodOrigin::ApiServer, false);
+    }
+
+    #[test]
+    fn the_words_are_those_that_people_search_for() {
+        let oversized = Oversized { volume: "v".to_owned(), limit: "1Mi".to_owned() };
+        let expected = "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ";
+        assert_eq!(message(&oversized), expected);
+    }
+}
