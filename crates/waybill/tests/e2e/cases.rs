@@ -1,6 +1,7 @@
 //! The cases of the suite. Each uses objects of its own, named after itself.
 
 mod environment;
+mod files;
 mod lives;
 mod sessions;
 mod shapes;
@@ -26,6 +27,8 @@ pub(crate) const ALL: &[Case] = &[
     ("users and groups", shapes::users_and_groups),
     ("every volume", volumes::every_volume),
     ("sub-paths", volumes::sub_paths),
+    ("a sub-path that leads nowhere", files::a_sub_path_that_leads_nowhere),
+    ("scripts in volumes", files::scripts_in_volumes),
     ("every source of variables", environment::every_source),
     ("env files", environment::env_files),
     ("a missing source", environment::a_missing_source),
