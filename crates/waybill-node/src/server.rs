@@ -247,8 +247,15 @@ impl Service {
 
     fn environment(&self, path: &ContainerPath) -> Result<Answer, Refusal> {
         let pod = self.find_pod(&path.pod)?;
-        let found = self.provenance.find(&pod, &path.container);
-        json(&found.ok_or_else(|| Refusal::ContainerNotFound(path.container.clone()))?)
+        let name = &path.container;
+        if pod.container(name).is_none() {
+            return Err(Refusal::ContainerNotFound(name.clone()));
+        }
+        let unknown = || {
+            let reason = "it was not made yet, or by a node that kept no notes";
+            Refusal::NotFound(format!("nothing is known of the variables of {name:?}: {reason}"))
+        };
+        json(&self.provenance.find(&pod, name).ok_or_else(unknown)?)
     }
 
     fn find_pod(&self, path: &PodPath) -> Result<Arc<Pod>, Refusal> {

@@ -48,6 +48,9 @@ pub(crate) struct Waiting {
     pub(crate) message: String,
 }
 
+/// The reason of pods that took more than they may.
+pub(crate) const EVICTED: &str = "Evicted";
+
 /// Why a pod failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
@@ -72,7 +75,7 @@ pub(crate) fn compute(pod: &Pod, observed: &Observed, facts: &Facts, now: Timest
     set_pod_ips(&mut status, old, pod, observed, facts);
     container::fill(&mut status, old, pod, observed, facts);
     phase::fill(&mut status, old, pod, observed, facts);
-    condition::fill(&mut status, old, pod, observed, now);
+    condition::fill(&mut status, old, pod, observed, facts.failed.as_ref(), now);
     status
 }
 

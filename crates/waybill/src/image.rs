@@ -64,6 +64,10 @@ enum Command {
         /// Name to give, in place of those in the archive, which must hold one image.
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+
+        /// Keep the images even if nobody uses them and the disk is full: no registry has them.
+        #[arg(long)]
+        pin: bool,
     },
     /// Make an image from programs of this machine and add it; `waybill up` does so by itself.
     ///
@@ -130,7 +134,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     runtime.block_on(async {
         let socket = Runtime::connect(&args.runtime).await?;
         match args.command {
-            Command::Import { archive, name } => import(socket, archive, name).await,
+            Command::Import { archive, name, pin } => import(socket, archive, name, pin).await,
             Command::BuiltIn { image, mark } => {
                 built_in::import(socket, image, mark.as_deref()).await?;
                 writeln!(io::stdout(), "{}", image.name())?;
@@ -144,8 +148,13 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     })
 }
 
-async fn import(runtime: Runtime, archive: PathBuf, name: Option<String>) -> Result<Outcome> {
-    for image in archive::import(runtime, archive, name).await? {
+async fn import(
+    runtime: Runtime,
+    archive: PathBuf,
+    name: Option<String>,
+    pinned: bool,
+) -> Result<Outcome> {
+    for image in archive::import(runtime, archive, name, pinned).await? {
         let names = image.names.join(" ");
         writeln!(io::stdout(), "{} {names}", image.id.trim())?;
     }

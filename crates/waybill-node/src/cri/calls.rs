@@ -1,9 +1,10 @@
 //! The calls that a pod's life needs, each with its time limit.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use tokio::time::timeout;
 use tonic::{Code, Response, Status};
+use waybill_core::chain::Chain;
 use waybill_proto::cri::{
     Container, ContainerConfig, ContainerFilter, ContainerState, ContainerStateValue,
     ContainerStatus, ContainerStatusRequest, CreateContainerRequest, Image, ImageFsInfoRequest,
@@ -158,11 +159,22 @@ fn selector(uid: Option<&str>) -> BTreeMap<String, String> {
 
 async fn within<T>(limit: Duration, call: impl Future<Output = Result<Response<T>>>) -> Result<T> {
     match timeout(limit, call).await {
-        Ok(answer) => answer.map(Response::into_inner),
+        Ok(answer) => answer.map(Response::into_inner).map_err(told),
         Err(_) => Err(Status::deadline_exceeded(format!(
             "the runtime did not answer within {} s",
             limit.as_secs()
         ))),
+    }
+}
+
+/// A runtime that was killed during a call has said nothing about it; the connection has.
+fn told(status: Status) -> Status {
+    match status.source() {
+        Some(source) if status.code() == Code::Unknown => {
+            let reason = Chain(source);
+            Status::unavailable(format!("the connection to the runtime broke: {reason}"))
+        }
+        _ => status,
     }
 }
 
@@ -171,5 +183,29 @@ fn unless_gone<T>(answer: Result<T>) -> Result<Option<T>> {
         Ok(answer) => Ok(Some(answer)),
         Err(status) if status.code() == Code::NotFound => Ok(None),
         Err(status) => Err(status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_runtime_that_is_killed_meanwhile_is_said_to_be_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runtime.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let runtime = Runtime::at(&path).unwrap();
+        let killed = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.readable().await.unwrap();
+            drop(stream);
+        };
+        let (answer, ()) = tokio::join!(runtime.list_images(), killed);
+        let status = answer.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+        assert!(status.message().starts_with("the connection to the runtime broke: "), "{status}");
     }
 }

@@ -7,20 +7,26 @@ use k8s_openapi::{
 };
 use waybill_api::pod::ContainerKind;
 
-use super::phase::{FAILED, SUCCEEDED};
+use super::{
+    EVICTED, Failed,
+    phase::{FAILED, SUCCEEDED},
+};
 use crate::{
     observed::Observed,
     pod::{ContainerRef, Pod},
 };
 
 const CONTAINERS_READY: &str = "ContainersReady";
+/// Others may say so too; theirs stays as it is, since only what is named is written.
+const DISRUPTED: &str = "DisruptionTarget";
 const INITIALIZED: &str = "Initialized";
 const READY: &str = "Ready";
 const SANDBOX_READY: &str = "PodReadyToStartContainers";
 const SCHEDULED: &str = "PodScheduled";
 
 /// The conditions that are ours to write; others belong to whoever set them.
-pub(super) const OURS: [&str; 5] = [SANDBOX_READY, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
+pub(super) const OURS: [&str; 6] =
+    [SANDBOX_READY, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED, DISRUPTED];
 
 /// Sets the conditions: ours as they are now, others as they were. Phase and containers stand.
 pub(super) fn fill(
@@ -28,6 +34,7 @@ pub(super) fn fill(
     old: &PodStatus,
     pod: &Pod,
     observed: &Observed,
+    failed: Option<&Failed>,
     now: Timestamp,
 ) {
     let sandbox_ready = observed.sandboxes.first().is_some_and(|sandbox| sandbox.ready);
@@ -41,9 +48,15 @@ pub(super) fn fill(
     ];
     let generation = pod.object().metadata.generation;
     let ours = verdicts.map(|(kind, verdict)| verdict.condition(kind, old, generation, now));
+    let evicted = failed.filter(|failed| failed.reason == EVICTED);
+    let evicted = evicted.map(|failed| {
+        let message = Some(failed.message.clone());
+        let verdict = Verdict { holds: true, reason: Some("TerminationByKubelet"), message };
+        verdict.condition(DISRUPTED, old, generation, now)
+    });
     let others = old.conditions.iter().flatten();
     let others = others.filter(|condition| !OURS.contains(&condition.type_.as_str())).cloned();
-    status.conditions = Some(ours.into_iter().chain(others).collect());
+    status.conditions = Some(ours.into_iter().chain(evicted).chain(others).collect());
 }
 
 /// Whether something holds, and why not.

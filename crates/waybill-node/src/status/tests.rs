@@ -261,6 +261,21 @@ fn a_pod_that_failed_as_a_whole_says_why() {
 }
 
 #[test]
+fn an_evicted_pod_is_the_target_of_a_disruption() {
+    let disrupted = |reason: &str| {
+        let failed = Failed { reason: reason.to_owned(), message: "too large".to_owned() };
+        let facts = Facts { failed: Some(failed), ..facts() };
+        let status = compute(&pod(&[]), &Observed::default(), &facts, at(1));
+        let mut conditions = status.conditions.unwrap().into_iter();
+        conditions.find(|condition| condition.type_ == "DisruptionTarget")
+    };
+    assert_eq!(disrupted("DeadlineExceeded"), None);
+    let found = disrupted("Evicted").unwrap();
+    assert_eq!((found.status.as_str(), found.message.as_deref()), ("True", Some("too large")));
+    assert_eq!(found.reason.as_deref(), Some("TerminationByKubelet"));
+}
+
+#[test]
 fn what_has_ended_stays_as_it_ended() {
     let old = json!({"phase": "Failed", "reason": "Evicted", "message": "m"});
     let status = compute(&pod(&[("/status", old)]), &observed(&[running("a", 0)]), &facts(), at(1));

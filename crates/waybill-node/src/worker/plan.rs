@@ -15,7 +15,7 @@ use super::{
 use crate::{
     observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},
     pod::{ContainerRef, Pod, RestartPolicy},
-    status::Waiting,
+    status::{EVICTED, Waiting},
 };
 
 #[cfg(test)]
@@ -52,9 +52,6 @@ pub(crate) struct Failed {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
-
-/// The reason of pods that took more than they may.
-pub(crate) const EVICTED: &str = "Evicted";
 
 /// A container that must stop.
 #[derive(Clone, Debug, PartialEq, Eq)]

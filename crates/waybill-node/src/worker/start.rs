@@ -401,5 +401,26 @@ fn failed(reason: &'static str, what: &'static str) -> impl FnOnce(Status) -> Po
 
 /// As gRPC errors look in the events of kubelets.
 pub(super) fn shown(status: &Status) -> String {
-    format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
+    let told = match status.message() {
+        "" => "the runtime does not say why",
+        told => told,
+    };
+    format!("rpc error: code = {:?} desc = {told}", status.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_without_words_gets_some() {
+        assert_eq!(
+            shown(&Status::already_exists("taken")),
+            "rpc error: code = AlreadyExists desc = taken"
+        );
+        assert_eq!(
+            shown(&Status::already_exists("")),
+            "rpc error: code = AlreadyExists desc = the runtime does not say why"
+        );
+    }
 }

@@ -25,7 +25,7 @@ use crate::{
     event::Kind,
     observed::{Observed, ObservedContainer},
     pod::Pod,
-    status::Waiting,
+    status::{EVICTED, Waiting},
 };
 
 /// After the runtime did not answer.
@@ -329,7 +329,7 @@ impl Worker {
     ) -> Next {
         let runs = observed.sandboxes.iter().any(|sandbox| sandbox.ready)
             || observed.containers.iter().any(|container| container.is_running());
-        let evicted = failed.is_some_and(|failed| failed.reason == plan::EVICTED);
+        let evicted = failed.is_some_and(|failed| failed.reason == EVICTED);
         if !runs {
             self.publish(pod, observed, &BTreeMap::new(), failed);
             if evicted {

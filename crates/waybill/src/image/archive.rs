@@ -27,12 +27,14 @@ pub(super) async fn import(
     runtime: Runtime,
     archive: PathBuf,
     name: Option<String>,
+    pinned: bool,
 ) -> Result<Vec<ImportedImage>> {
     let source =
         Source::open(&archive).with_context(|| format!("cannot read {}", archive.display()))?;
     let (pieces, receiver) = mpsc::channel(WAITING);
     let (failed, failure) = oneshot::channel();
-    let first = ImportRequest { name: name.unwrap_or_default(), ..ImportRequest::default() };
+    let name = name.unwrap_or_default();
+    let first = ImportRequest { name, pinned, ..ImportRequest::default() };
     pieces.send(first).await.context("nobody sends the archive")?;
     // A thread and not a task: nobody can end a read from standard input, and nobody waits for it.
     thread::spawn(move || {

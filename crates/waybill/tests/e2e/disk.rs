@@ -40,10 +40,12 @@ fn images_that_nobody_uses_go_when_the_disk_is_full() {
     let setup = FLAGS.into_iter().fold(Setup::new(BINARY), Setup::flag);
     let Some(stack) = setup.start() else { return };
     let kubectl = stack.kubectl();
-    for name in ["used:1", "unused:1"] {
+    for name in ["used:1", "unused:1", "kept:1"] {
         let builder = ImageBuilder::new().file("name", 0o644, name);
         let archive = builder.file("bin/busybox", 0o755, busybox.clone()).archive(name);
-        image(&stack, &["import", "-"], &archive.expect("a good name")).succeeds();
+        let import: &[&str] =
+            if name == "kept:1" { &["import", "-", "--pin"] } else { &["import", "-"] };
+        image(&stack, import, &archive.expect("a good name")).succeeds();
     }
     kubectl
         .apply(
@@ -58,7 +60,8 @@ fn images_that_nobody_uses_go_when_the_disk_is_full() {
         assert!(start.elapsed() < PATIENCE, "an image that nobody uses is still there");
         thread::sleep(Duration::from_millis(200));
     }
-    image(&stack, &["ls"], b"").shows(&["docker.io/library/used 1", "waybill.dev/busybox 1"]);
+    let kept = ["docker.io/library/kept 1", "docker.io/library/used 1", "waybill.dev/busybox 1"];
+    image(&stack, &["ls"], b"").shows(&kept);
     kubectl.eventually_shows("get events -A", "Warning FreeDiskSpaceFailed node/");
     kubectl.line("delete pod user").succeeds();
     stack.stop();

@@ -33,6 +33,9 @@ async fn the_origin_of_variables_is_shown() {
     assert_eq!(found, json!({ "pod": "web", "container": "main" }));
     let said = fixture.client().get("/waybill/v1/environment/default/web/nope").await;
     assert_eq!(said.summary(), (404, "container not found (\"nope\")"));
+    let said = fixture.client().get("/waybill/v1/environment/default/web/shell").await;
+    let (code, text) = said.summary();
+    assert!(code == 404 && text.contains("nothing is known of the variables"), "{text}");
 }
 
 #[tokio::test]
