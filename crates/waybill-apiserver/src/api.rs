@@ -20,7 +20,7 @@ use waybill_stream::{long_target, splice::StreamEnd};
 pub(crate) use self::nonresource::open_api;
 use crate::{
     audit::{self, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
-    authn::{Authenticated, Authenticator, Peer, front_proxy::strip},
+    authn::{Authenticated, Authenticator, Peer, front_proxy::strip, impersonation},
     authz::{Authorizer, FieldTerm, forbidden},
     http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
     metrics::Metrics,
@@ -115,11 +115,15 @@ impl Service for Api {
         };
         let nobody = User::default();
         let user = authenticated.as_ref().map_or(&nobody, |found| &found.user);
+        let acting_as = match &authenticated {
+            Ok(found) => self.acting_as(&found.user, &headers),
+            Err(_) => Ok(None),
+        };
         let source: [IpAddr; 1] = [connection.address.ip()];
         let facts = RequestFacts {
             id: choose_id(&headers, audit_peer),
             user,
-            impersonated: None,
+            impersonated: acting_as.as_ref().ok().and_then(Option::as_ref),
             action: &action,
             uri: &uri,
             source_ips: &source,
@@ -131,18 +135,19 @@ impl Service for Api {
                 .into_response("");
         };
         let audit_id = audit.id().to_string();
-        let result = match &authenticated {
-            Err(status) => Err(status.clone()),
-            Ok(found) => {
+        let result = match (&authenticated, &acting_as) {
+            (Err(status), _) | (_, Err(status)) => Err(status.clone()),
+            (Ok(found), Ok(other)) => {
+                let user = other.as_ref().unwrap_or(&found.user);
                 narrow_to_name(&mut action, &query);
                 let context = Context {
-                    user: &found.user,
+                    user,
                     method: &method,
                     headers: &headers,
                     query: &query,
                     audit: &mut audit,
                 };
-                match self.authorize(&found.user, &action, &query) {
+                match self.authorize(user, &action, &query) {
                     Ok(()) => {
                         let handling = self.dispatch(&route, &path, context, request);
                         match AssertUnwindSafe(handling).catch_unwind().await {
@@ -196,10 +201,25 @@ impl Api {
         })
     }
 
+    /// Whom the caller acts for, if they may; everything below sees only that user.
+    fn acting_as(&self, caller: &User, headers: &HeaderMap) -> Result<Option<User>, Status> {
+        let asked = impersonation::asked_for(headers);
+        let Some(asked) = asked.map_err(|error| Status::bad_request(error.to_string()))? else {
+            return Ok(None);
+        };
+        for need in &asked.needs {
+            self.allow(caller, need, &[])?;
+        }
+        Ok(Some(asked.user))
+    }
+
     fn authorize(&self, user: &User, action: &Action, query: &Query) -> Result<(), Status> {
         let selector = FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default();
-        let terms = FieldTerm::all_of(&selector);
-        let decision = self.authorizer.authorize(user, action, &terms);
+        self.allow(user, action, &FieldTerm::all_of(&selector))
+    }
+
+    fn allow(&self, user: &User, action: &Action, terms: &[FieldTerm<'_>]) -> Result<(), Status> {
+        let decision = self.authorizer.authorize(user, action, terms);
         if decision.is_allowed() {
             return Ok(());
         }

@@ -10,6 +10,7 @@ mod cache;
 pub(crate) mod certificate;
 mod digest;
 pub(crate) mod front_proxy;
+pub(crate) mod impersonation;
 pub(crate) mod jwt;
 pub(crate) mod local;
 pub(crate) mod review;
@@ -135,16 +136,20 @@ pub(crate) struct Authenticated {
 }
 
 impl Authenticated {
-    /// A user who said who they are, and is in the group of all such users.
-    fn new(mut user: User, audiences: Vec<String>, via: Via) -> Self {
-        let marked =
-            |group: &String| group == ALL_AUTHENTICATED || group == "system:unauthenticated";
-        // A front proxy may pass on an anonymous user.
-        if user.name != "system:anonymous" && !user.groups.iter().any(marked) {
-            user.groups.push(ALL_AUTHENTICATED.to_owned());
-        }
-        Self { user, audiences, via }
+    /// A user who said who they are.
+    fn new(user: User, audiences: Vec<String>, via: Via) -> Self {
+        Self { user: among_all(user), audiences, via }
     }
+}
+
+/// The user, in the group of all who said who they are.
+fn among_all(mut user: User) -> User {
+    let marked = |group: &String| group == ALL_AUTHENTICATED || group == "system:unauthenticated";
+    // A front proxy may pass on an anonymous user.
+    if user.name != anonymous::NAME && !user.groups.iter().any(marked) {
+        user.groups.push(ALL_AUTHENTICATED.to_owned());
+    }
+    user
 }
 
 /// The kind of credential that named the user.

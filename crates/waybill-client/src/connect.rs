@@ -16,6 +16,17 @@ pub struct Options {
     pub context: Option<String>,
     /// The namespace, or that of the context, or `default`.
     pub namespace: Option<String>,
+    /// Another user to act as, which the server must allow.
+    pub acting_as: Option<ActingAs>,
+}
+
+/// Somebody whom a user acts for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActingAs {
+    /// Their name.
+    pub user: String,
+    /// Their groups.
+    pub groups: Vec<String>,
 }
 
 /// A client, and where its user works.
@@ -54,6 +65,10 @@ pub(crate) async fn config(options: &Options) -> Result<Config, ConnectError> {
     let mut config = config.map_err(unusable)?;
     if let Some(namespace) = &options.namespace {
         config.default_namespace.clone_from(namespace);
+    }
+    if let Some(other) = &options.acting_as {
+        config.auth_info.impersonate = Some(other.user.clone());
+        config.auth_info.impersonate_groups = Some(other.groups.clone());
     }
     Ok(config)
 }

@@ -15,6 +15,7 @@ use http::{
 };
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{body::Incoming, client::conn::http1};
+use hyper_rustls::HttpsConnector;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use kube::{Client, Config, client::ConfigExt};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -49,6 +50,9 @@ pub struct Executor {
     config: Config,
     namespace: String,
     authorize: Authorize,
+    /// One for all sessions: making it runs the credential plugin, and later connections resume the TLS session of
+    /// earlier ones.
+    connector: HttpsConnector<HttpConnector>,
 }
 
 /// Adds the user's credentials to the headers of a request, which are its answer.
@@ -69,8 +73,9 @@ impl Executor {
                 Ok::<_, BoxError>(Response::new(request.into_parts().0.headers))
             }),
         );
+        let connector = config.rustls_https_connector_with_connector(tcp()).map_err(unusable)?;
         let namespace = config.default_namespace.clone();
-        Ok(Self { config, namespace, authorize: BoxCloneSyncService::new(authorize) })
+        Ok(Self { config, namespace, authorize: BoxCloneSyncService::new(authorize), connector })
     }
 
     /// The namespace that is meant when none is named.
@@ -148,13 +153,7 @@ impl Executor {
         if self.config.proxy_url.is_some() {
             return Err(ExecError::Proxy);
         }
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        // The request line and the headers are written one after the other, and a session is typed by hand.
-        tcp.set_nodelay(true);
-        let connector = self.config.rustls_https_connector_with_connector(tcp);
-        let connector = connector.map_err(ExecError::Tls)?;
-        let io = connector.oneshot(self.config.cluster_url.clone()).await;
+        let io = self.connector.clone().oneshot(self.config.cluster_url.clone()).await;
         let io = TokioIo::new(io.map_err(ExecError::Unreachable)?);
         let io = TokioIo::new(TargetWriter::new(io, &Method::GET, target));
         let (sender, connection) = http1::Builder::new()
@@ -174,6 +173,14 @@ impl fmt::Debug for Executor {
         debug.field("server", &self.config.cluster_url).field("namespace", &self.namespace);
         debug.finish_non_exhaustive()
     }
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    // The request line and the headers are written one after the other, and a session is typed by hand.
+    tcp.set_nodelay(true);
+    tcp
 }
 
 /// The server's reason, in its own words.
@@ -204,9 +211,6 @@ pub enum ExecError {
     /// The credential plugin failed, or the token file cannot be read.
     #[error("cannot get credentials")]
     Credentials(#[source] BoxError),
-    /// The certificates of the kubeconfig cannot be used.
-    #[error("cannot use the certificates of the kubeconfig")]
-    Tls(#[source] kube::Error),
     /// Nothing answers there.
     #[error("cannot reach the server")]
     Unreachable(#[source] BoxError),

@@ -13,3 +13,5 @@ pub mod engine;
 pub mod image;
 pub mod streaming;
 mod sys;
+
+pub use self::sys::give_memory_back;

@@ -17,6 +17,7 @@ use std::{
 
 use rustix::{
     event::PollFd,
+    mm::{Advice, madvise},
     mount::{OpenTreeFlags, open_tree},
     process::Pid,
     thread::UnshareFlags,
@@ -232,9 +233,23 @@ pub(crate) fn clear_environment() {
     unsafe { libc::clearenv() };
 }
 
-/// Waits for any of `fds` without a limit, and meanwhile keeps little memory: lets go of free parts of the heap, and of
-/// pages of programs and libraries. Those stay in the page cache and come back as they are needed.
+/// Waits for any of `fds` without a limit, and holds little memory meanwhile.
 pub(crate) fn poll_with_little_memory(fds: &mut [PollFd<'_>]) -> rustix::io::Result<usize> {
+    let ranges = let_go();
+    let ready = rustix::event::poll(fds, None);
+    // Not before: freeing brings pages of the C library back.
+    drop(ranges);
+    ready
+}
+
+/// Lets go of free parts of the heap, and of pages of programs and libraries. Those stay in the page cache, where the
+/// kernel may take them for others, and come back as they are needed.
+pub fn give_memory_back() {
+    drop(let_go());
+}
+
+/// Does so, and returns what was let go.
+fn let_go() -> Vec<(usize, usize)> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let ranges: Vec<_> = maps.lines().filter_map(never_written).collect();
     drop(maps);
@@ -243,16 +258,16 @@ pub(crate) fn poll_with_little_memory(fds: &mut [PollFd<'_>]) -> rustix::io::Res
     unsafe {
         libc::malloc_trim(0)
     };
-    // Our own program comes first and is dropped last. As little as possible is called from here to the wait: each
-    // page that is touched brings its neighbours along.
+    // Our own program comes first and is dropped last. From here on nothing of the C library is called: each page that
+    // is touched brings its neighbours along.
     for &(start, end) in ranges.iter().rev() {
         // SAFETY: the range is a mapping of a file that nobody has written to, so what is dropped is read from the
         // file again.
-        unsafe {
-            libc::madvise(ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED)
+        let _ = unsafe {
+            madvise(ptr::with_exposed_provenance_mut(start), end - start, Advice::LinuxDontNeed)
         };
     }
-    rustix::event::poll(fds, None)
+    ranges
 }
 
 /// Keeps bytes from being written to swap for as long as the process lives.

@@ -9,22 +9,31 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use waybill_api::exec::{ExecVar, PodExecOptions};
 
-/// One request for a session, by what was recorded of it so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Its audit ID, which is ours and not the client's.
-    pub audit_id: String,
-    /// Who asked; the impersonated user, where somebody acted for another.
+/// Who asked, as the API server authenticated them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Caller {
+    /// The user; the impersonated one, where somebody acted for another.
     pub user: String,
+    /// What tells users of one name apart; empty if the server does not know.
+    pub uid: String,
     /// Who acted for that user.
     pub impersonator: Option<String>,
     /// The user's groups.
     pub groups: Vec<String>,
     /// Where from. Only the last address was seen by the server itself.
     pub source: Vec<String>,
+}
+
+/// One request for a session, by what was recorded of it so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its audit ID, which is ours and not the client's.
+    pub audit_id: String,
+    /// Who asked.
+    pub caller: Caller,
     /// The pod's namespace.
     pub namespace: String,
     /// The pod.
@@ -172,12 +181,16 @@ fn request(event: &Event, target: &ObjectReference) -> Request {
         Some(user) => (user, Some(event.user.username.clone())),
         None => (&event.user, None),
     };
-    Request {
-        audit_id: event.audit_id.clone(),
+    let caller = Caller {
         user: user.username.clone(),
+        uid: user.uid.clone(),
         impersonator,
         groups: user.groups.clone(),
         source: event.source_ips.clone(),
+    };
+    Request {
+        audit_id: event.audit_id.clone(),
+        caller,
         namespace: target.namespace.clone(),
         pod: target.name.clone(),
         container: options.container,
@@ -222,10 +235,10 @@ impl Event {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct User {
-    #[serde(default)]
     username: String,
-    #[serde(default)]
+    uid: String,
     groups: Vec<String>,
 }
 
@@ -306,7 +319,7 @@ mod tests {
         let mut log = AuditLog::at(&path);
         log.refresh().unwrap();
         let request = &log.requests()["1"];
-        assert_eq!((request.user.as_str(), request.pod.as_str()), ("anna", "web"));
+        assert_eq!((request.caller.user.as_str(), request.pod.as_str()), ("anna", "web"));
         assert_eq!(request.command, ["sh", "-c", "a b"]);
         assert_eq!(request.variables, ["LEVEL"]);
         assert_eq!(request.container, "app");
@@ -338,8 +351,8 @@ mod tests {
         write(&path, &[event]);
         let mut log = AuditLog::at(&path);
         log.refresh().unwrap();
-        assert_eq!(log.requests()["1"].user, "ben");
-        assert_eq!(log.requests()["1"].impersonator.as_deref(), Some("anna"));
+        assert_eq!(log.requests()["1"].caller.user, "ben");
+        assert_eq!(log.requests()["1"].caller.impersonator.as_deref(), Some("anna"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    audit::Request,
+    audit::{Caller, Request},
     process::{LiveProcess, Processes},
     runtime::{Container, Session},
 };
@@ -22,13 +22,8 @@ pub struct Trace {
     pub session: Option<String>,
     /// Who asked. Absent for probes and hooks, which the node runs, and where the audit log has no such
     /// request.
-    pub user: Option<String>,
-    /// Who acted for that user.
-    pub impersonator: Option<String>,
-    /// The user's groups.
-    pub groups: Vec<String>,
-    /// Where from.
-    pub source: Vec<String>,
+    #[serde(flatten)]
+    pub caller: Option<Caller>,
     /// The pod's namespace.
     pub namespace: String,
     /// The pod.
@@ -83,6 +78,13 @@ pub struct Filter {
     pub probes: bool,
 }
 
+impl Trace {
+    /// The name of who asked, if that is known.
+    pub fn user(&self) -> Option<&str> {
+        self.caller.as_ref().map(|caller| caller.user.as_str())
+    }
+}
+
 impl Filter {
     /// Whether a session is wanted.
     pub fn takes(&self, trace: &Trace) -> bool {
@@ -90,7 +92,7 @@ impl Filter {
             Some((namespace, pod)) => trace.namespace == namespace && trace.pod == pod,
             None => trace.pod == pod,
         });
-        let user = self.user.as_deref().is_none_or(|user| trace.user.as_deref() == Some(user));
+        let user = self.user.as_deref().is_none_or(|user| trace.user() == Some(user));
         let since = self.since.is_none_or(|since| match trace.end {
             End::Running => true,
             End::Exited { at, .. } | End::Over { at } => at >= since,
@@ -144,10 +146,7 @@ fn traced(
     let mut trace = Trace {
         audit_id: session.audit_id.clone(),
         session: Some(session.id.clone()),
-        user: None,
-        impersonator: None,
-        groups: Vec::new(),
-        source: Vec::new(),
+        caller: None,
         namespace: container.namespace,
         pod: container.pod,
         container: container.name,
@@ -169,10 +168,7 @@ fn forgotten(request: &Request) -> Trace {
     let mut trace = Trace {
         audit_id: Some(request.audit_id.clone()),
         session: None,
-        user: None,
-        impersonator: None,
-        groups: Vec::new(),
-        source: Vec::new(),
+        caller: None,
         namespace: String::new(),
         pod: String::new(),
         container: String::new(),
@@ -187,10 +183,7 @@ fn forgotten(request: &Request) -> Trace {
 }
 
 fn who(trace: &mut Trace, request: &Request) {
-    trace.user = Some(request.user.clone());
-    trace.impersonator.clone_from(&request.impersonator);
-    trace.groups.clone_from(&request.groups);
-    trace.source.clone_from(&request.source);
+    trace.caller = Some(request.caller.clone());
     trace.command.clone_from(&request.command);
     // The runtime's word counts for where; the request's fills in what it has forgotten.
     for (known, asked) in [
@@ -215,10 +208,13 @@ mod tests {
     fn request(id: &str, user: &str) -> (String, Request) {
         let request = Request {
             audit_id: id.to_owned(),
-            user: user.to_owned(),
-            impersonator: None,
-            groups: vec!["dev".to_owned()],
-            source: vec!["10.0.0.9".to_owned()],
+            caller: Caller {
+                user: user.to_owned(),
+                uid: format!("uid-of-{user}"),
+                impersonator: None,
+                groups: vec!["dev".to_owned()],
+                source: vec!["10.0.0.9".to_owned()],
+            },
             namespace: "shop".to_owned(),
             pod: "web".to_owned(),
             container: String::new(),
@@ -260,18 +256,22 @@ mod tests {
         let traces = join(&requests, &sessions, &containers(), &Processes::default());
         let found: Vec<_> = traces
             .iter()
-            .map(|trace| (trace.session.as_deref().unwrap(), trace.user.as_deref().unwrap()))
+            .map(|trace| (trace.session.as_deref().unwrap(), trace.user().unwrap()))
             .collect();
         assert_eq!(found, [("1", "ben"), ("2", "anna")]);
         assert_eq!(traces[0].container, "app");
-        assert_eq!(traces[0].groups, ["dev"]);
+        let ben = traces[0].caller.as_ref().unwrap();
+        assert_eq!(
+            (ben.groups.as_slice(), ben.uid.as_str()),
+            (&["dev".to_owned()][..], "uid-of-ben")
+        );
     }
 
     #[test]
     fn a_session_that_nobody_asked_for_has_no_user() {
         let traces =
             join(&BTreeMap::new(), &[session("1", None)], &containers(), &Processes::default());
-        assert_eq!(traces[0].user, None);
+        assert_eq!(traces[0].user(), None);
         assert!(!Filter::default().takes(&traces[0]));
         assert!(Filter { probes: true, ..Filter::default() }.takes(&traces[0]));
     }
@@ -283,7 +283,7 @@ mod tests {
         let traces =
             join(&requests, &[session("1", Some("x"))], &containers(), &Processes::default());
         let unknown = traces.iter().find(|trace| trace.session.is_some()).unwrap();
-        assert_eq!((unknown.user.as_deref(), unknown.audit_id.as_deref()), (None, Some("x")));
+        assert_eq!((unknown.user(), unknown.audit_id.as_deref()), (None, Some("x")));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod runtime;
 mod time;
 
 pub use self::{
-    audit::{AuditLog, AuditLogError, Request},
+    audit::{AuditLog, AuditLogError, Caller, Request},
     join::{End, Filter, Trace, join},
     process::{LiveProcess, Processes, session_of},
     runtime::{Container, Runtime, RuntimeError, Session},

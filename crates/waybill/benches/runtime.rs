@@ -34,12 +34,17 @@ use crate::client::{Client, Script};
 /// How many ended sessions the runtime remembers; until then its memory grows.
 const REMEMBERED: usize = 1000;
 
+/// Twice as long as a role needs to notice that it rests.
+const REST: Duration = Duration::from_secs(15);
+
 /// How much of everything.
 struct Size {
     execs: usize,
     containers: usize,
     at_once: usize,
     in_a_row: usize,
+    /// After which the runtime has given back what it does not need at rest.
+    rest: Duration,
 }
 
 /// A runtime, and what is in it.
@@ -55,9 +60,11 @@ struct Lab {
 fn main() {
     let asked = |name: &str| std::env::args().any(|argument| argument == name);
     let size = match (asked("--test"), asked("--long")) {
-        (true, _) => Size { execs: 1, containers: 2, at_once: 5, in_a_row: 20 },
-        (_, true) => Size { execs: 200, containers: 20, at_once: 50, in_a_row: 10_000 },
-        _ => Size { execs: 200, containers: 20, at_once: 50, in_a_row: 500 },
+        (true, _) => {
+            Size { execs: 1, containers: 2, at_once: 5, in_a_row: 20, rest: Duration::ZERO }
+        }
+        (_, true) => Size { execs: 200, containers: 20, at_once: 50, in_a_row: 10_000, rest: REST },
+        _ => Size { execs: 200, containers: 20, at_once: 50, in_a_row: 500, rest: REST },
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(measure(size));
@@ -69,13 +76,14 @@ async fn measure(size: Size) {
         return println!("SKIPPED: runc is not installed; install the Debian package runc");
     }
     let mut lab = Lab::open().await;
+    tokio::time::sleep(size.rest).await;
     lab.measure_idle();
     lab.client.import(archive).await;
     lab.measure_containers(size.containers).await;
     let container = lab.start("box").await;
     lab.measure_execs(&container, size.execs).await;
     lab.run_at_once(&container, size.at_once).await;
-    lab.run_in_a_row(&container, size.in_a_row).await;
+    lab.run_in_a_row(&container, size.in_a_row, size.rest).await;
     lab.close().await;
 }
 
@@ -178,7 +186,7 @@ impl Lab {
     }
 
     /// Nothing grows but what is remembered of the last sessions.
-    async fn run_in_a_row(&mut self, id: &str, count: usize) {
+    async fn run_in_a_row(&mut self, id: &str, count: usize, rest: Duration) {
         for _ in 0..REMEMBERED.min(count) {
             self.run_true(id).await;
         }
@@ -188,6 +196,7 @@ impl Lab {
                 + cgroups_below(Path::new("/sys/fs/cgroup"), &self.cgroup);
             (descriptors(runtime), descriptors(monitor), cgroups)
         };
+        tokio::time::sleep(rest).await;
         let counted = count_all();
         let memory = [runtime, monitor].map(Memory::of);
         let begin = Instant::now();
@@ -199,6 +208,7 @@ impl Lab {
         while count_all().2 > counted.2 && begin.elapsed() < took + Duration::from_secs(10) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        tokio::time::sleep(rest).await;
         let after = [runtime, monitor].map(Memory::of);
         assert_eq!(counted, count_all(), "descriptors of runtime and monitor, cgroups");
         println!("{count} sessions in a row: {took:?}; descriptors and cgroups as before");

@@ -23,6 +23,7 @@ pub(crate) use self::store::StoreArgs;
 use crate::{
     Outcome,
     log::{self, LogFormat},
+    rest,
 };
 
 /// Run a Kubernetes API server.
@@ -125,6 +126,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     runtime.block_on(async {
         let server = Server::start(config).await?;
         let kubeconfig = write_kubeconfig(&state_dir, &server)?;
+        rest::hold_little_memory();
         writeln!(io::stdout(), "serving on https://{}", server.address())?;
         writeln!(io::stdout(), "try: kubectl --kubeconfig {} get ns", kubeconfig.display())?;
         let mut terminate = signal(SignalKind::terminate())?;

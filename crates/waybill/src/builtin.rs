@@ -15,14 +15,50 @@ use std::{
 use anyhow::{Context, Result, bail};
 use waybill_runtime::image::build::ImageBuilder;
 
-use crate::up::BuiltIn;
-
 /// Where commands are found in the images.
 const PATH: &str = "/bin:/sbin:/usr/bin:/usr/sbin";
 
 /// Where distributions put busybox.
 const BUSYBOX: [&str; 4] =
     ["/usr/bin/busybox", "/bin/busybox", "/usr/local/bin/busybox", "/sbin/busybox"];
+
+/// An image that is made from programs of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum BuiltIn {
+    /// The machine's busybox.
+    Busybox,
+    /// This program, and busybox where there is one.
+    Tools,
+}
+
+impl BuiltIn {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Busybox => "waybill.dev/busybox:1",
+            Self::Tools => "waybill.dev/tools:1",
+        }
+    }
+
+    /// What command lines call it.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Busybox => "busybox",
+            Self::Tools => "tools",
+        }
+    }
+
+    /// What it is made of.
+    pub(crate) fn programs(self) -> Result<Vec<Program>> {
+        match (self, busybox()) {
+            (Self::Busybox, None) => bail!("this machine has no busybox; install busybox-static"),
+            (Self::Busybox, Some(busybox)) => Ok(vec![busybox]),
+            (Self::Tools, busybox) => {
+                let own = std::env::current_exe().context("finding this program")?;
+                Ok([Program::new("waybill", own)].into_iter().chain(busybox).collect())
+            }
+        }
+    }
+}
 
 /// A program that goes into an image.
 #[derive(Clone, Debug)]
@@ -32,7 +68,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) fn new(name: &'static str, path: PathBuf) -> Self {
+    fn new(name: &'static str, path: PathBuf) -> Self {
         Self { name, path }
     }
 
@@ -70,7 +106,7 @@ pub(crate) fn busybox() -> Option<Program> {
 }
 
 /// The image as an archive.
-pub(crate) fn archive(image: BuiltIn, name: &str, programs: &[Program]) -> Result<Vec<u8>> {
+pub(crate) fn archive(image: BuiltIn, programs: &[Program]) -> Result<Vec<u8>> {
     let mut builder = ImageBuilder::new()
         .directory("tmp", 0o1777)
         .directory("root", 0o700)
@@ -102,7 +138,20 @@ pub(crate) fn archive(image: BuiltIn, name: &str, programs: &[Program]) -> Resul
         BuiltIn::Busybox => builder.command(&["sh"]),
         BuiltIn::Tools => builder.command(&["waybill", "hello"]),
     };
+    let name = image.name();
     builder.archive(name).with_context(|| format!("cannot make the image {name}"))
+}
+
+/// An image that holds one file, `/busybox`, and no shell or `env` by name; `None` if the machine has no busybox
+/// or one that needs libraries.
+pub(crate) fn single_static_binary(name: &str) -> Result<Option<Vec<u8>>> {
+    let Some(busybox) = busybox() else { return Ok(None) };
+    let content = fs::read(&busybox.path)
+        .with_context(|| format!("cannot read {}", busybox.path.display()))?;
+    if elf::interpreter(&content)?.is_some() {
+        return Ok(None);
+    }
+    Ok(Some(ImageBuilder::new().file("busybox", 0o755, content).archive(name)?))
 }
 
 fn applets(busybox: &Path) -> Result<Vec<String>> {

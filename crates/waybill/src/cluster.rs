@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use waybill_client::{Options, Place, Requests, connect};
+use waybill_client::{ActingAs, Options, Place, Requests, connect};
 
 /// Where `waybill up` and `waybill apiserver` write theirs by default.
 const OWN: &str = "/var/lib/waybill/kubeconfig";
@@ -22,6 +22,19 @@ pub(crate) struct ClusterArgs {
     /// The namespace, rather than that of the context.
     #[arg(short, long, value_name = "NAMESPACE", help_heading = "Cluster")]
     namespace: Option<String>,
+
+    /// Act as this user. The audit log names both, and RBAC must allow you to impersonate.
+    #[arg(long = "as", value_name = "USER", help_heading = "Cluster")]
+    acting_as: Option<String>,
+
+    /// Act as a member of this group; repeat it for more.
+    #[arg(
+        long = "as-group",
+        value_name = "GROUP",
+        help_heading = "Cluster",
+        requires = "acting_as"
+    )]
+    groups: Vec<String>,
 }
 
 impl ClusterArgs {
@@ -30,6 +43,10 @@ impl ClusterArgs {
             kubeconfig: self.kubeconfig.clone().unwrap_or_else(default_kubeconfig),
             context: self.context.clone(),
             namespace: self.namespace.clone(),
+            acting_as: self
+                .acting_as
+                .clone()
+                .map(|user| ActingAs { user, groups: self.groups.clone() }),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod env_files;
 mod scenes;
+mod sessions;
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -15,8 +16,9 @@ use self::scenes::Scenes;
 use crate::{
     Outcome,
     apiserver::StoreArgs,
+    builtin::BuiltIn,
     log::LogFormat,
-    up::{self, BuiltIn, Plan, Progress, RuntimeChoice, Stack},
+    up::{self, Plan, Progress, RuntimeChoice, Stack},
 };
 
 /// Show what works, on a cluster that is thrown away afterwards.
@@ -101,6 +103,11 @@ impl Report {
         }
         self.failed += 1;
         line("✗", "31", claim, &format!("not so: {proof}"))
+    }
+
+    /// Neither holds nor fails: this machine lacks what it takes.
+    fn left_out(&self, claim: &str, why: &str) -> io::Result<()> {
+        line("-", "33", claim, &format!("not shown: {why}"))
     }
 
     fn end(self, start: Instant) -> Result<Outcome> {

@@ -4,6 +4,7 @@
 //! our own.
 
 mod archive;
+mod built_in;
 mod client;
 mod table;
 
@@ -19,7 +20,7 @@ use waybill_core::chain::Chain;
 use waybill_proto::cri::Image;
 
 use self::client::Runtime;
-use crate::{Outcome, runtime::parse_socket};
+use crate::{Outcome, builtin::BuiltIn, runtime::parse_socket};
 
 /// Import, list, remove, export and pull images of a runtime.
 #[derive(clap::Args)]
@@ -63,6 +64,18 @@ enum Command {
         /// Name to give, in place of those in the archive, which must hold one image.
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+    },
+    /// Make an image from programs of this machine and add it; `waybill up` does so by itself.
+    ///
+    /// For a first pod where no registry is in reach. Our own runtime only, as with every archive.
+    BuiltIn {
+        /// Which.
+        #[arg(value_name = "IMAGE")]
+        image: BuiltIn,
+
+        /// File that remembers which programs the image was made of: nothing is done if they are the same.
+        #[arg(long, value_name = "FILE")]
+        mark: Option<PathBuf>,
     },
     /// List images.
     Ls {
@@ -118,6 +131,11 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         let socket = Runtime::connect(&args.runtime).await?;
         match args.command {
             Command::Import { archive, name } => import(socket, archive, name).await,
+            Command::BuiltIn { image, mark } => {
+                built_in::import(socket, image, mark.as_deref()).await?;
+                writeln!(io::stdout(), "{}", image.name())?;
+                Ok(Outcome::Success)
+            }
             Command::Ls { image, output } => list(socket, image, output).await,
             Command::Rm { images } => remove(socket, images).await,
             Command::Export { image, output } => archive::export(socket, image, output).await,
@@ -134,19 +152,9 @@ async fn import(runtime: Runtime, archive: PathBuf, name: Option<String>) -> Res
     Ok(Outcome::Success)
 }
 
-/// Gives an archive to the runtime at `socket`, under another name if one is given.
-pub(crate) async fn import_archive(
-    socket: &Path,
-    archive: Vec<u8>,
-    name: Option<String>,
-) -> Result<()> {
-    archive::import_bytes(Runtime::connect(socket).await?, archive, name).await
-}
-
-/// The names of all images of the runtime at `socket`.
-pub(crate) async fn remote_image_names(socket: &Path) -> Result<Vec<String>> {
-    let images = Runtime::connect(socket).await?.list(None).await?;
-    Ok(images.into_iter().flat_map(|image| image.repo_tags).collect())
+/// Gives an archive to the runtime at `socket`.
+pub(crate) async fn import_archive(socket: &Path, archive: &[u8]) -> Result<()> {
+    archive::import_bytes(&Runtime::connect(socket).await?, archive, None).await
 }
 
 async fn list(mut runtime: Runtime, image: Option<String>, format: Format) -> Result<Outcome> {

@@ -19,6 +19,7 @@ mod login;
 mod logs;
 mod names;
 mod node;
+mod rest;
 mod runtime;
 mod supervised;
 mod target;
@@ -26,13 +27,18 @@ mod trace;
 mod up;
 
 use std::{
+    ffi::OsStr,
     io::{self, Write},
+    path::Path,
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use waybill_core::chain::Chain;
 use waybill_runtime::engine::Spawner;
+
+/// kubectl runs a program of this name for `kubectl waybill`; a link to ours is enough.
+const PLUGIN: &str = "kubectl-waybill";
 
 /// Carries environment variables, and the identity behind an exec session, into containers.
 #[derive(Parser)]
@@ -71,7 +77,7 @@ enum Command {
 fn main() -> ExitCode {
     // A process that the runtime started for itself goes no further.
     Spawner::serve_if_asked();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(usage) => {
             // Help and version come this way too, with exit code 0 and standard output.
@@ -90,6 +96,16 @@ fn main() -> ExitCode {
 }
 
 impl Cli {
+    /// Reads the command line. Help and errors name the program as it was called.
+    fn read() -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        if is_plugin(std::env::args_os().next().as_deref()) {
+            command = command.bin_name("kubectl waybill");
+        }
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+
     fn run(self) -> anyhow::Result<Outcome> {
         if let Some(supervisor) = self.supervisor {
             supervised::end_with(supervisor)?;
@@ -144,4 +160,26 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         None => error.downcast_ref::<io::Error>().map(io::Error::kind),
     };
     kind == Some(io::ErrorKind::BrokenPipe)
+}
+
+fn is_plugin(program: Option<&OsStr>) -> bool {
+    program.and_then(|program| Path::new(program).file_name()).is_some_and(|name| name == PLUGIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_of_the_right_name_is_a_plugin_of_kubectl() {
+        let is_plugin = |program: &str| is_plugin(Some(OsStr::new(program)));
+        assert!(is_plugin("/usr/local/bin/kubectl-waybill") && is_plugin("kubectl-waybill"));
+        assert!(!is_plugin("/usr/local/bin/waybill") && !is_plugin("/kubectl-waybill/waybill"));
+    }
+
+    /// Conflicts and doubled names in the definitions of flags.
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
 }

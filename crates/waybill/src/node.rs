@@ -19,6 +19,7 @@ use waybill_node::{Config, Directories, ExecEnvPolicy, Node, PairPaths};
 use crate::{
     Outcome,
     log::{self, LogFormat},
+    rest,
     runtime::parse_socket,
     up::host_name,
 };
@@ -164,6 +165,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut node = Node::start(config).await?;
+        rest::hold_little_memory();
         writeln!(io::stdout(), "serving on https://{}", node.address())?;
         tokio::select! {
             result = tokio::signal::ctrl_c() => result?,

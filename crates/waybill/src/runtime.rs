@@ -18,6 +18,7 @@ use waybill_runtime::{
 use crate::{
     Outcome,
     log::{self, LogFormat},
+    rest,
 };
 
 /// Run a container runtime that kubelets talk to.
@@ -92,6 +93,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut server = Server::start(config, spawner).await?;
+        rest::hold_little_memory();
         writeln!(io::stdout(), "serving on unix://{}", listen.display())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {

@@ -107,15 +107,14 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 }
 
 /// Where the parts of the answer come from.
-struct Sources {
+pub(crate) struct Sources {
     audit: AuditLog,
     runtime: Runtime,
 }
 
 impl Sources {
     async fn open(args: &Args) -> Result<Self> {
-        let audit = args.audit_log.clone();
-        let audit = audit.unwrap_or_else(|| args.state_dir.join("audit/audit.log"));
+        let audit = args.audit_log.clone().unwrap_or_else(|| audit_log(&args.state_dir));
         let socket = args.runtime.clone();
         let socket = socket.unwrap_or_else(|| runtime_socket(&args.state_dir));
         let runtime = Runtime::connect(&socket).await.context(
@@ -124,7 +123,13 @@ impl Sources {
         Ok(Self { audit: AuditLog::at(&audit), runtime })
     }
 
-    async fn read(&mut self) -> Result<Vec<Trace>> {
+    /// Those of the `waybill up` with this state directory.
+    pub(crate) async fn of(state_dir: &Path) -> Result<Self> {
+        let runtime = Runtime::connect(&runtime_socket(state_dir)).await?;
+        Ok(Self { audit: AuditLog::at(&audit_log(state_dir)), runtime })
+    }
+
+    pub(crate) async fn read(&mut self) -> Result<Vec<Trace>> {
         let sessions = self.runtime.sessions().await?;
         let containers = self.runtime.containers().await?;
         // After the sessions: a request is recorded before its session begins.
@@ -134,8 +139,12 @@ impl Sources {
     }
 }
 
+fn audit_log(state_dir: &Path) -> PathBuf {
+    state_dir.join("audit/audit.log")
+}
+
 /// Under `waybill up` the socket is below the state directory; alone, the runtime has one place.
-fn runtime_socket(state_dir: &Path) -> PathBuf {
+pub(crate) fn runtime_socket(state_dir: &Path) -> PathBuf {
     let own = state_dir.join("run/runtime.sock");
     if own.exists() { own } else { PathBuf::from("/run/waybill/runtime.sock") }
 }

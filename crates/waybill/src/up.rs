@@ -19,12 +19,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use waybill_api::gates::{FeatureGates, KubeVersion};
 
 pub(crate) use self::{
-    images::BuiltIn,
     progress::Progress,
     stack::{Plan, RuntimeChoice, Stack, release},
     state::host_name,
 };
-use crate::{Outcome, apiserver::StoreArgs, log::LogFormat, runtime::parse_socket};
+use crate::{
+    Outcome, apiserver::StoreArgs, builtin::BuiltIn, log::LogFormat, rest, runtime::parse_socket,
+};
 
 /// Run a whole cluster on this machine.
 ///
@@ -150,6 +151,7 @@ async fn serve(plan: Plan, progress: &Progress) -> Result<Outcome> {
         }
     };
     say_what_next(&stack)?;
+    rest::hold_little_memory();
     tokio::select! {
         () = signals.next() => {}
         never = stack.keep(progress) => match never {},

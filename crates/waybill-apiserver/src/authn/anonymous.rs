@@ -29,10 +29,13 @@ impl Default for Anonymous {
     }
 }
 
+/// What the user of such a request is called.
+pub(super) const NAME: &str = "system:anonymous";
+
 /// The user of such a request.
 pub(super) fn user() -> User {
     User {
-        name: "system:anonymous".to_owned(),
+        name: NAME.to_owned(),
         groups: vec!["system:unauthenticated".to_owned()],
         ..User::default()
     }

@@ -59,7 +59,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
 }
 
 /// Undoes percent-encoding; a key that is not properly encoded stays as it is, as upstream.
-fn unescape(key: &str) -> String {
+pub(super) fn unescape(key: &str) -> String {
     decode(key.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or(key.to_owned())
 }
 

@@ -37,6 +37,10 @@ impl Cri {
         }
         if let Err(error) = self.engine.start(&id).await {
             let error = CriError::from(error);
+            // What runs is no failure, whatever became of the answer.
+            if matches!(self.engine.state(&id), Ok(State::Running { .. })) {
+                return Err(error);
+            }
             let failed = StartError { at: self.now(), message: Chain(&error).to_string() };
             self.change_container(&container, |record| record.start_error = Some(failed))?;
             self.tell(&id, ContainerEventType::ContainerStoppedEvent);

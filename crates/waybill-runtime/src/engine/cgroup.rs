@@ -237,7 +237,7 @@ impl Cgroup {
         Path::new("/").join(&self.path)
     }
 
-    fn unified(&self) -> PathBuf {
+    pub(in crate::engine) fn unified(&self) -> PathBuf {
         self.hierarchies.unified.join(&self.path)
     }
 }

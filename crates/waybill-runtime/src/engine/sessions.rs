@@ -15,8 +15,11 @@ use super::{
     record::{self, SessionFile},
 };
 
-/// How many ended sessions are remembered.
+/// How many ended sessions are remembered, besides those that left processes behind.
 const MOST_ENDED: usize = 1000;
+
+/// How many are looked at when one ends: more than are added, so the number goes down.
+const LOOKED_AT: usize = 8;
 
 /// All sessions, in the order in which they began.
 #[derive(Debug)]
@@ -106,12 +109,31 @@ impl Sessions {
         known.record.exit = Some(exit.clone());
         known.exit.send_replace(Some(exit.clone()));
         table.ended.push_back(id.to_owned());
-        while table.ended.len() > MOST_ENDED {
-            let Some(oldest) = table.ended.pop_front() else { break };
-            table.sessions.remove(&oldest);
-            table.began.retain(|id| *id != oldest);
-            let _ = fs::remove_file(record::session_file(&self.directory, &oldest));
+    }
+
+    /// Forgets the oldest that have ended, if there are too many. One that `lingers`, because a process of it is still
+    /// there, is remembered: somebody may ask who is behind that process.
+    pub(super) fn forget_old(&self, lingers: impl Fn(&SessionRecord) -> bool) {
+        for record in self.surplus() {
+            let stays = lingers(&record);
+            let mut table = self.table();
+            let Some(at) = table.ended.iter().position(|id| *id == record.id) else { continue };
+            let Some(id) = table.ended.remove(at) else { continue };
+            if stays {
+                table.ended.push_back(id);
+                continue;
+            }
+            table.sessions.remove(&id);
+            table.began.retain(|other| *other != id);
+            let _ = fs::remove_file(record::session_file(&self.directory, &id));
         }
+    }
+
+    fn surplus(&self) -> Vec<SessionRecord> {
+        let table = self.table();
+        let count = table.ended.len().saturating_sub(MOST_ENDED).min(LOOKED_AT);
+        let oldest = table.ended.iter().take(count).filter_map(|id| table.sessions.get(id));
+        oldest.map(|known| known.record.clone()).collect()
     }
 
     /// Ends every session of a container that is gone, for this reason.
@@ -182,12 +204,28 @@ mod tests {
         for id in 1..=MOST_ENDED + 5 {
             sessions.add(session(id));
             sessions.end(&format!("s{id}"), &exit());
+            sessions.forget_old(|_| false);
         }
         let all = sessions.list(&SessionFilter::default());
         assert_eq!(all.len(), MOST_ENDED + 1);
         assert_eq!((all[0].id.as_str(), all[1].id.as_str()), ("s0", "s6"));
         let running = SessionFilter { container: Some("c0".to_owned()), running: true };
         assert_eq!(sessions.list(&running).len(), 1);
+    }
+
+    /// EXEC-48: a process that outlives its session can still be traced.
+    #[test]
+    fn an_ended_session_with_a_process_left_is_remembered() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::new(directory.path().to_owned());
+        for id in 0..2 * MOST_ENDED {
+            sessions.add(session(id));
+            sessions.end(&format!("s{id}"), &exit());
+            sessions.forget_old(|record| record.id == "s3");
+        }
+        let all = sessions.list(&SessionFilter::default());
+        assert!(all.iter().any(|record| record.id == "s3"));
+        assert!(all.len() <= MOST_ENDED + 1, "{}", all.len());
     }
 
     #[test]

@@ -19,7 +19,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use rustix::process::WaitOptions;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::WaitOptions,
+};
 
 use super::{
     message::{SandboxPlan, SpawnerReply, SpawnerRequest},
@@ -104,12 +107,22 @@ impl Drop for Spawner {
     }
 }
 
+/// Waits for a request; when none came for a second, with little memory.
+fn rest(socket: &OwnedFd) {
+    let mut fds = [PollFd::new(socket, PollFlags::IN)];
+    if poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })) == Ok(0) {
+        let _ = sys::poll_with_little_memory(&mut fds);
+    }
+}
+
 fn serve(socket: &OwnedFd) {
     sys::clear_environment();
     sys::ignore_signal(libc::SIGINT);
     let _ = rustix::thread::set_name(c"waybill-spawner");
     let mut reader = Reader::default();
-    while let Ok(Read::Frame(mut frame)) = reader.read(socket.as_fd()) {
+    loop {
+        rest(socket);
+        let Ok(Read::Frame(mut frame)) = reader.read(socket.as_fd()) else { break };
         let reply = match frame.parse() {
             Ok(SpawnerRequest::Monitor { directory }) => match frame.fds.pop() {
                 Some(connection) => fork_monitor(connection, &directory),

@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p waybill --bench stack`. Needs root and busybox-static. The machine is shared by the
 //! stack and this client, and often by others, so ratios tell more than times; `docs/performance.md`
-//! records both. `--test` does a little of everything once.
+//! records both. `--test` does a little of everything once, `--only-exec` leaves out pods and rest,
+//! `--only-files` all but env files.
 
 #![expect(
     clippy::print_stdout,
@@ -15,18 +16,12 @@ mod files;
 mod numbers;
 mod pods;
 mod processes;
+mod sessions;
 mod up;
 
-use std::{
-    process::{Command, Stdio},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use waybill_api::exec::PodExecOptions;
-use waybill_client::exec::{Executor, Local};
-use waybill_stream::outcome::Outcome;
 
 use self::{numbers::Times, pods::Pods, up::Up};
 
@@ -41,7 +36,7 @@ struct Size {
 }
 
 fn main() {
-    let smoke = std::env::args().any(|argument| argument == "--test");
+    let smoke = has_argument("--test");
     let size = if smoke {
         Size { pods: 1, crowd: 3, execs: 4, files: 1, rest: Duration::from_millis(200) }
     } else {
@@ -57,7 +52,7 @@ fn main() {
 
 async fn measure(size: Size) {
     let begin = Instant::now();
-    let mut up = Up::start();
+    let mut up = Up::start(&[]);
     let pods = Pods::connect(&up.options()).await;
     pods.run("first").await;
     println!(
@@ -66,12 +61,23 @@ async fn measure(size: Size) {
     );
     pods.delete("first").await;
 
-    rest(&up, size.rest).await;
-    one_by_one(&pods, size.pods).await;
-    files::measure(&pods, size.files).await;
-    crowd(&pods, size.crowd).await;
-    execs(&up, &pods, size.execs).await;
+    if has_argument("--only-files") {
+        files::measure(&pods, size.files).await;
+        return up.stop();
+    }
+    if !has_argument("--only-exec") {
+        rest(&up, size.rest).await;
+        one_by_one(&pods, size.pods).await;
+        files::measure(&pods, size.files).await;
+        crowd(&pods, size.crowd).await;
+    }
+    sessions::latency(&up, &pods, size.execs).await;
+    sessions::overhead(&up, &pods, size.execs).await;
     up.stop();
+}
+
+fn has_argument(wanted: &str) -> bool {
+    std::env::args().any(|argument| argument == wanted)
 }
 
 /// What an idle stack costs.
@@ -108,52 +114,4 @@ async fn crowd(pods: &Pods, count: usize) {
     let begin = Instant::now();
     join_all(names.iter().map(|name| pods.delete(name))).await;
     println!("  and all gone again: {:.2?}", begin.elapsed());
-}
-
-/// Taken in turns, so that all see the same machine.
-async fn execs(up: &Up, pods: &Pods, count: usize) {
-    // Pods that were deleted without grace are gone from the API before their processes are.
-    while processes::with_arguments(&pods::COMMAND).is_some() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    pods.run("box").await;
-    let executor = Arc::new(Executor::new(&up.options()).await.unwrap());
-    let pid = processes::with_arguments(&pods::COMMAND).expect("the pod runs");
-    let (mut ours, mut nsenter) = (Times::default(), Times::default());
-    for _ in 0..count {
-        ours.add(exec(&executor).await);
-        let mut command = Command::new("nsenter");
-        command.args(["-a", "-t", &pid.to_string(), "/bin/true"]).stdout(Stdio::null());
-        let begin = Instant::now();
-        assert!(command.status().unwrap().success());
-        nsenter.add(begin.elapsed());
-    }
-    println!("exec of /bin/true through API server, node and runtime: {ours} (goal p50 10 ms)");
-    println!("  nsenter -a: {nsenter}, ours / nsenter {:.2}", ours.median() / nsenter.median());
-
-    let begin = Instant::now();
-    let worker = async || {
-        for _ in 0..count.div_ceil(20) {
-            exec(&executor).await;
-        }
-    };
-    join_all((0..20).map(|_| worker())).await;
-    let rate = (count.div_ceil(20) * 20) as f64 / begin.elapsed().as_secs_f64();
-    println!("  20 at once: {rate:.0} sessions/s (goal 300/s)");
-    pods.delete("box").await;
-}
-
-async fn exec(executor: &Executor) -> Duration {
-    let options = PodExecOptions {
-        stdout: true,
-        stderr: true,
-        command: vec!["/bin/true".to_owned()],
-        ..PodExecOptions::default()
-    };
-    let begin = Instant::now();
-    let session = executor.start("default", "box", &options).await.unwrap();
-    let (stdout, stderr) = (tokio::io::sink(), tokio::io::sink());
-    let local = Local { stdin: None::<tokio::io::Empty>, stdout, stderr, sizes: None };
-    assert_eq!(session.run(local).await.unwrap(), Outcome::Success);
-    begin.elapsed()
 }

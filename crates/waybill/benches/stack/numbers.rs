@@ -6,6 +6,10 @@ use std::{fmt, time::Duration};
 pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
     pub(crate) fn add(&mut self, time: Duration) {
         let at = self.0.partition_point(|other| *other < time);
         self.0.insert(at, time);

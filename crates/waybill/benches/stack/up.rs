@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
 };
@@ -17,11 +18,12 @@ pub(crate) struct Up {
 
 impl Up {
     /// Starts it and waits until it says that it is ready.
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_waybill"))
             .args(["up", "--listen", "127.0.0.1:0", "--state-dir"])
             .arg(directory.path())
+            .args(flags)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -39,6 +41,10 @@ impl Up {
 
     pub(crate) fn options(&self) -> Options {
         Options { kubeconfig: self.directory.path().join("kubeconfig"), ..Options::default() }
+    }
+
+    pub(crate) fn runtime_socket(&self) -> PathBuf {
+        self.directory.path().join("run/runtime.sock")
     }
 
     pub(crate) fn stop(&mut self) {

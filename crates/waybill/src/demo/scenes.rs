@@ -1,34 +1,36 @@
 //! The scenes of the demo, in their order.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail};
 use futures_util::AsyncReadExt;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use waybill_api::exec::PodExecOptions;
-use waybill_client::{
-    Options, Place, Requests, Resource, connect,
-    exec::{Executor, Local},
-};
+use waybill_client::{Options, Place, Requests, Resource, connect, exec::Executor};
 
 use super::{
     Report,
     env_files::{self, Actors},
+    sessions::output,
 };
 use crate::{columns::align, env, logs::log_path, target::pods, up::Stack};
 
 /// Longer than any scene takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-const NAMESPACE: &str = "default";
-const POD: &str = "demo";
+pub(super) const NAMESPACE: &str = "default";
+pub(super) const POD: &str = "demo";
 
 /// The cluster, as its owner sees it.
 pub(super) struct Scenes {
-    options: Options,
-    requests: Requests,
-    place: Place,
+    pub(super) options: Options,
+    pub(super) requests: Requests,
+    pub(super) place: Place,
+    pub(super) state_dir: PathBuf,
 }
 
 impl Scenes {
@@ -45,13 +47,19 @@ impl Scenes {
         report.held("an image needs no registry", &proof)?;
         let options = Options { kubeconfig: stack.kubeconfig(), ..Options::default() };
         let requests = Requests::new(connect(&options).await?.client);
-        let scenes = Self { options, requests, place: Place::Namespace(NAMESPACE.to_owned()) };
+        let place = Place::Namespace(NAMESPACE.to_owned());
+        let state_dir = stack.state_dir().to_owned();
+        let scenes = Self { options, requests, place, state_dir };
         scenes.login(report).await?;
         scenes.pod(report, &image).await?;
         scenes.log(report).await?;
         scenes.exec(report, &image).await?;
         scenes.variables(report).await?;
         scenes.env_files(report, &image).await?;
+        if image.has_shell {
+            scenes.two_users(report).await?;
+        }
+        scenes.single_binary(report).await?;
         scenes.end(report).await
     }
 
@@ -75,23 +83,29 @@ impl Scenes {
             self.requests.create(&path, &manifest).await?;
         }
         let start = Instant::now();
-        let path = pods().object_path(&self.place, POD);
-        let phase = loop {
-            let found = self.requests.get(&path).await?;
-            let phase = text(&found, "/status/phase").to_owned();
-            let waiting = text(&found, "/status/containerStatuses/0/state/waiting/message");
-            if phase != "Pending" || !waiting.is_empty() {
-                break format!("{phase} {waiting}").trim().to_owned();
-            }
-            if start.elapsed() > PATIENCE {
-                break format!("still {phase}");
-            }
-            sleep(Duration::from_millis(5)).await;
-        };
+        let phase = self.wait_until_it_runs(POD).await?;
         let milliseconds = start.elapsed().as_millis();
         let proof = format!("pod/{POD} is {phase} after {milliseconds} ms");
         report.check("a pod runs", phase == "Running", &proof)?;
         Ok(())
+    }
+
+    /// Returns the phase that the pod is in then, and why it does not run, if so.
+    pub(super) async fn wait_until_it_runs(&self, pod: &str) -> Result<String> {
+        let start = Instant::now();
+        let path = pods().object_path(&self.place, pod);
+        loop {
+            let found = self.requests.get(&path).await?;
+            let phase = text(&found, "/status/phase").to_owned();
+            let waiting = text(&found, "/status/containerStatuses/0/state/waiting/message");
+            if phase != "Pending" || !waiting.is_empty() {
+                return Ok(format!("{phase} {waiting}").trim().to_owned());
+            }
+            if start.elapsed() > PATIENCE {
+                return Ok(format!("still {phase}"));
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 
     async fn log(&self, report: &mut Report) -> Result<()> {
@@ -120,16 +134,8 @@ impl Scenes {
         let executor = Executor::new(&self.options).await?;
         let start = Instant::now();
         let session = executor.start(NAMESPACE, POD, &options).await?;
-        let mut said = Vec::new();
-        let local = Local {
-            stdin: None::<tokio::io::Empty>,
-            stdout: &mut said,
-            stderr: tokio::io::sink(),
-            sizes: None,
-        };
-        timeout(PATIENCE, session.run(local)).await.context("the session does not end")??;
+        let said = output(session).await?;
         let milliseconds = start.elapsed().as_millis();
-        let said = String::from_utf8_lossy(&said);
         let proof =
             format!("{} says, after {milliseconds} ms: {}", image.exec.join(" "), said.trim());
         report.check("an exec answers", said.trim() == format!("hello from {POD}"), &proof)?;
@@ -155,30 +161,32 @@ impl Scenes {
     }
 
     async fn env_files(&self, report: &mut Report, image: &Image) -> Result<()> {
-        let actors = Actors {
-            image: &image.name,
-            has_shell: image.command.first().is_some_and(|first| first == "sh"),
-            command: &image.command,
-        };
+        let actors =
+            Actors { image: &image.name, has_shell: image.has_shell, command: &image.command };
         env_files::play(&self.requests, &self.place, &actors, report).await
     }
 
     async fn end(&self, report: &mut Report) -> Result<()> {
-        let path = pods().object_path(&self.place, POD);
-        let found = self.requests.get(&path).await?;
-        let uid = text(&found, "/metadata/uid").to_owned();
         let start = Instant::now();
-        self.requests.delete(&path, &waybill_client::delete_options(None, None)).await?;
-        let pods = pods();
-        let gone = self.requests.wait_for_end(&pods, &self.place, POD, &uid);
-        match timeout(PATIENCE, gone).await {
-            Ok(gone) => gone?,
-            Err(_) => bail!("pod/{POD} is still there after {} s", PATIENCE.as_secs()),
-        }
+        self.delete(POD).await?;
         let milliseconds = start.elapsed().as_millis();
         let proof = format!("gone after {milliseconds} ms: SIGTERM, and it went");
         report.held("a pod ends when it is told to", &proof)?;
         Ok(())
+    }
+
+    /// Returns when it is gone.
+    pub(super) async fn delete(&self, pod: &str) -> Result<()> {
+        let path = pods().object_path(&self.place, pod);
+        let found = self.requests.get(&path).await?;
+        let uid = text(&found, "/metadata/uid").to_owned();
+        self.requests.delete(&path, &waybill_client::delete_options(None, None)).await?;
+        let pods = pods();
+        let gone = self.requests.wait_for_end(&pods, &self.place, pod, &uid);
+        match timeout(PATIENCE, gone).await {
+            Ok(gone) => Ok(gone?),
+            Err(_) => bail!("pod/{pod} is still there after {} s", PATIENCE.as_secs()),
+        }
     }
 }
 
@@ -189,6 +197,7 @@ struct Image {
     command: Vec<String>,
     /// Says hello once more.
     exec: Vec<String>,
+    has_shell: bool,
 }
 
 impl Image {
@@ -207,6 +216,7 @@ impl Image {
             name: name.to_owned(),
             command: command.map(str::to_owned).to_vec(),
             exec: exec.map(str::to_owned).to_vec(),
+            has_shell: exec.first() == Some(&"sh"),
         }
     }
 }

@@ -57,8 +57,8 @@ pub(super) async fn import(
 
 /// Sends an archive that is in memory.
 pub(super) async fn import_bytes(
-    runtime: Runtime,
-    archive: Vec<u8>,
+    runtime: &Runtime,
+    archive: &[u8],
     name: Option<String>,
 ) -> Result<()> {
     let first = ImportRequest { name: name.unwrap_or_default(), data: Vec::new() };

@@ -1,6 +1,6 @@
 //! Sessions as lines for people. What containers and users chose is shown without control characters.
 
-use waybill_trace::{End, LiveProcess, Trace};
+use waybill_trace::{Caller, End, LiveProcess, Trace};
 
 const HEADER: [&str; 8] =
     ["STARTED", "USER", "POD", "CONTAINER", "STATE", "COMMAND", "VARIABLES", "PROCESSES NOW"];
@@ -46,11 +46,11 @@ fn joined(cells: &[String; HEADER.len()], widths: &[usize; HEADER.len()]) -> Str
 }
 
 fn cells(trace: &Trace) -> [String; HEADER.len()] {
-    let user = match (&trace.user, &trace.impersonator) {
-        (Some(user), Some(by)) => format!("{user} (by {by})"),
-        (Some(user), None) => user.clone(),
-        (None, _) if trace.audit_id.is_some() => "(not in the audit log)".to_owned(),
-        (None, _) => "(the node)".to_owned(),
+    let user = match &trace.caller {
+        Some(Caller { user, impersonator: Some(by), .. }) => format!("{user} (by {by})"),
+        Some(Caller { user, .. }) => user.clone(),
+        None if trace.audit_id.is_some() => "(not in the audit log)".to_owned(),
+        None => "(the node)".to_owned(),
     };
     let state = match trace.end {
         End::Running => "running".to_owned(),
@@ -96,10 +96,13 @@ mod tests {
         Trace {
             audit_id: Some("a".to_owned()),
             session: Some("1".to_owned()),
-            user: Some("anna".to_owned()),
-            impersonator: None,
-            groups: Vec::new(),
-            source: Vec::new(),
+            caller: Some(Caller {
+                user: "anna".to_owned(),
+                uid: String::new(),
+                impersonator: None,
+                groups: Vec::new(),
+                source: Vec::new(),
+            }),
             namespace: "shop".to_owned(),
             pod: "web".to_owned(),
             container: "app".to_owned(),
@@ -134,7 +137,7 @@ mod tests {
     #[test]
     fn what_nobody_asked_for_is_the_nodes() {
         let mut probe = trace();
-        (probe.audit_id, probe.user) = (None, None);
+        (probe.audit_id, probe.caller) = (None, None);
         assert!(all(&[probe.clone()]).contains("(the node)"));
         probe.audit_id = Some("x".to_owned());
         assert!(all(&[probe]).contains("(not in the audit log)"));

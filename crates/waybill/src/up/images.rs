@@ -1,71 +1,37 @@
-//! Imports the built-in images into the embedded runtime, unless they are there already.
+//! Has the built-in images imported into the embedded runtime, unless they are there already.
+//!
+//! By a process of its own: packing an image takes some megabytes, and a supervisor that runs for months would
+//! keep them.
 
-use std::{fs, path::Path};
+use std::{path::Path, process::Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use tokio::process::Command;
 
-use super::state::{State, write_whole};
-use crate::{
-    builtin::{self, Program},
-    image::{import_archive, remote_image_names},
-};
-
-/// An image that is made from programs of this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum BuiltIn {
-    /// The machine's busybox.
-    Busybox,
-    /// This program, and busybox where there is one.
-    Tools,
-}
-
-impl BuiltIn {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Busybox => "waybill.dev/busybox:1",
-            Self::Tools => "waybill.dev/tools:1",
-        }
-    }
-
-    fn key(self) -> &'static str {
-        match self {
-            Self::Busybox => "busybox",
-            Self::Tools => "tools",
-        }
-    }
-}
-
-/// What people call busybox; taken only while nobody else has it.
-const BUSYBOX: &str = "docker.io/library/busybox:latest";
+use super::state::State;
+use crate::builtin::{self, BuiltIn};
 
 /// Makes sure that the runtime at `socket` has the image; `None` if the machine has no program for it.
 pub(super) async fn ensure(state: &State, socket: &Path, image: BuiltIn) -> Result<Option<String>> {
-    let name = image.name();
-    let busybox = builtin::busybox();
-    let own = std::env::current_exe().context("finding this program")?;
-    let programs: Vec<Program> = match (image, busybox) {
-        (BuiltIn::Busybox, None) => return Ok(None),
-        (BuiltIn::Busybox, Some(busybox)) => vec![busybox],
-        (BuiltIn::Tools, busybox) => {
-            [Program::new("waybill", own)].into_iter().chain(busybox).collect()
-        }
-    };
-    // Programs are known by size and time: reading them at each start would cost more than all else.
+    if image == BuiltIn::Busybox && builtin::busybox().is_none() {
+        return Ok(None);
+    }
+    let program = std::env::current_exe().context("finding this program")?;
     let mark = state.dir().join("runtime").join(format!("built-in-{}", image.key()));
-    let print = programs.iter().map(Program::print).collect::<Result<Vec<_>>>()?.join("\n");
-    let names = remote_image_names(socket).await?;
-    let has = |name: &str| names.iter().any(|it| it == name);
-    let current = fs::read_to_string(&mark).is_ok_and(|kept| kept == print);
-    if current && has(name) {
-        return Ok(Some(name.to_owned()));
+    let output = Command::new(program)
+        .args(["image", "built-in", image.key()])
+        .arg("--runtime")
+        .arg(format!("unix://{}", socket.display()))
+        .arg("--mark")
+        .arg(mark)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .with_context(|| format!("cannot import {}", image.name()))?;
+    if !output.status.success() {
+        let told = String::from_utf8_lossy(&output.stderr);
+        bail!("cannot import {}: {}", image.name(), told.trim().trim_start_matches("error: "));
     }
-    // Reading and packing takes a moment, and other work goes on meanwhile.
-    let archive = tokio::task::spawn_blocking(move || builtin::archive(image, name, &programs));
-    let archive = archive.await??;
-    import_archive(socket, archive.clone(), None).await?;
-    if image == BuiltIn::Busybox && !has(BUSYBOX) {
-        import_archive(socket, archive, Some(BUSYBOX.to_owned())).await?;
-    }
-    write_whole(&mark, print.as_bytes())?;
-    Ok(Some(name.to_owned()))
+    Ok(Some(image.name().to_owned()))
 }

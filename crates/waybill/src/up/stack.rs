@@ -18,13 +18,11 @@ use waybill_apiserver::{NodeFiles, NodeIdentity, issue_node};
 use waybill_client::{Options, Requests, connect};
 
 use super::{
-    Progress,
-    images::{self, BuiltIn},
-    ports,
+    Progress, images, ports,
     role::Role,
     state::{self, Kept, State},
 };
-use crate::{apiserver::StoreArgs, log::LogFormat};
+use crate::{apiserver::StoreArgs, builtin::BuiltIn, log::LogFormat};
 
 const API_SERVER_PORT: u16 = 6443;
 

@@ -107,7 +107,7 @@ pub(super) fn runtime_run_dir(state_dir: &Path) -> PathBuf {
 }
 
 /// A reader never sees half of it.
-pub(super) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
     file.write_all(content)?;

@@ -5,6 +5,7 @@
 
 #![cfg(test)]
 
+mod attribution;
 mod cases;
 mod lifetime;
 mod nodes;

@@ -93,3 +93,52 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
         "{ran:#?}"
     );
 }
+
+#[test]
+fn who_may_impersonate_acts_with_the_rights_of_the_other_and_not_their_own() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.apply(READ_PODS).succeeds();
+    cluster.kubectl("get pods --as carol").fails(
+        "Error from server (Forbidden): pods is forbidden: User \"carol\" cannot list resource \
+         \"pods\" in API group \"\" in the namespace \"default\"",
+    );
+    cluster.kubectl("get pods --as carol --as-group devs").succeeds();
+    cluster.kubectl("auth can-i list pods --as carol --as-group devs").prints("yes");
+    cluster.kubectl("auth can-i delete pods --as carol --as-group devs").fails_with(1, "");
+    let whoami = cluster.kubectl("auth whoami --as system:serviceaccount:default:default -o json");
+    let groups = &whoami.succeeds().json()["status"]["userInfo"]["groups"];
+    assert!(groups.to_string().contains("system:serviceaccounts:default"), "{groups}");
+}
+
+#[test]
+fn nobody_impersonates_without_the_right_to() {
+    let Some(cluster) = Cluster::start() else { return };
+    // kubectl keeps what it learns about the API, and shows no reason if it cannot learn that.
+    cluster.kubectl("get pods").succeeds();
+    cluster.kubectl_as("alice", "get pods --as admin").fails(
+        "Error from server (Forbidden): users \"admin\" is forbidden: User \"alice\" cannot \
+         impersonate resource \"users\" in API group \"\" at the cluster scope",
+    );
+    cluster
+        .apply(
+            "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: as-carol}
+rules: [{apiGroups: [''], resources: [users], resourceNames: [carol], verbs: [impersonate]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: as-carol}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: as-carol}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
+",
+        )
+        .succeeds();
+    let carol = cluster.kubectl_as("alice", "get pods --as carol");
+    assert!(carol.stderr.contains("User \"carol\" cannot list"), "{carol:#?}");
+    cluster.kubectl_as("alice", "get pods --as carol --as-group system:masters").fails(
+        "Error from server (Forbidden): groups \"system:masters\" is forbidden: User \"alice\" cannot \
+         impersonate resource \"groups\" in API group \"\" at the cluster scope",
+    );
+}

@@ -11,8 +11,8 @@ use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use super::{Engine, Result, blocking, state_channel};
 use crate::engine::{
-    EngineError, ExecFault, Exit, ExitCause, State,
-    cgroup::Cgroup,
+    EngineError, ExecFault, Exit, ExitCause, SessionRecord, State,
+    cgroup::{Cgroup, SessionCgroup},
     client::Client,
     clock,
     message::{Failure, FromMonitor, Reply, Request},
@@ -176,9 +176,20 @@ impl Engine {
                 entry.set_running(State::Running { pid, started_at });
             }
             FromMonitor::Exited(exit) => self.container_ended(entry, &exit),
-            FromMonitor::SessionExited { session, exit } => self.sessions.end(&session, &exit),
+            FromMonitor::SessionExited { session, exit } => {
+                self.sessions.end(&session, &exit);
+                self.sessions.forget_old(|session| self.lingers(session));
+            }
             FromMonitor::Hello { .. } | FromMonitor::Reply { .. } => {}
         }
+    }
+
+    /// Whether a process of the session lives: its monitor removes the cgroup with the last one.
+    fn lingers(&self, session: &SessionRecord) -> bool {
+        let entry = self.entries().get(&session.container).map(Arc::clone);
+        entry.is_some_and(|entry| {
+            entry.cgroup.unified().join(SessionCgroup::name_of(&session.id)).exists()
+        })
     }
 
     pub(super) fn container_ended(&self, entry: &Entry, exit: &Exit) {
