@@ -7,6 +7,7 @@
 mod form;
 mod json;
 mod query;
+mod session;
 mod validate;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use waybill_core::{id::AuditId, secret::SecretBytes};
 
 pub use self::{
     query::{EnvParams, ExecQueryError, ExecQueryFault, parse_env_params, parse_node_env_params},
+    session::{SESSION_HEADER, SESSION_KEYS_PATH, SESSION_SECONDS, SessionClaims},
     validate::{ExecEnvRules, validate},
 };
 

@@ -4,6 +4,7 @@
 //! look at its surroundings: the namespace, the service account, the roles of whoever asks, and the
 //! provider classes that its variables name.
 
+mod env_names;
 pub(crate) mod exec_env;
 mod provider_classes;
 mod service_account;
@@ -54,6 +55,7 @@ impl Admission {
         self.check_namespace(change, document)?;
         self.check_roles(change, None, document)?;
         self.check_node(change, document)?;
+        self.check_env_names(change, None, document)?;
         if is_pod(change) {
             self.check_provider_classes(change, document)?;
         }
@@ -68,8 +70,12 @@ impl Admission {
         old: &Value,
     ) -> Result<(), Status> {
         match part {
-            Part::Main => self.check_roles(change, Some(old), new),
-            Part::Binding | Part::EphemeralContainers | Part::Finalize | Part::Status => Ok(()),
+            Part::Main => {
+                self.check_roles(change, Some(old), new)?;
+                self.check_env_names(change, Some(old), new)
+            }
+            Part::EphemeralContainers => self.check_env_names(change, Some(old), new),
+            Part::Binding | Part::Finalize | Part::Status => Ok(()),
         }
     }
 

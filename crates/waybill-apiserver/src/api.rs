@@ -24,7 +24,7 @@ use crate::{
     authz::{Authorizer, FieldTerm, forbidden},
     http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
     metrics::Metrics,
-    proxy::{NodeProxy, ProxyAnswer, address::NodeAddressType},
+    proxy::{NodeProxy, ProxyAnswer, address::NodeAddressType, session::SessionSigner},
     query::Query,
     read::{self, Reader, View, WatchOptions, watch_lines},
     request::{Action, Target, User},
@@ -43,6 +43,7 @@ pub(crate) struct Api {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
     pub(crate) proxy: NodeProxy,
+    pub(crate) session_signer: SessionSigner,
     /// Which address of a node is dialled: the first that it has.
     pub(crate) node_address_types: Vec<NodeAddressType>,
     pub(crate) open_api: OpenApi,

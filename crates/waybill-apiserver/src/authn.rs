@@ -8,7 +8,7 @@ mod anonymous;
 pub(crate) mod bearer;
 mod cache;
 pub(crate) mod certificate;
-mod digest;
+pub(crate) mod digest;
 pub(crate) mod front_proxy;
 pub(crate) mod impersonation;
 pub(crate) mod jwt;

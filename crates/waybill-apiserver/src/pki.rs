@@ -10,6 +10,7 @@
 //! | `apiserver.crt`, `.key` | shown to clients |
 //! | `apiserver-kubelet-client.crt`, `.key` | shown to nodes |
 //! | `sa.key` | signs service account tokens |
+//! | `exec-session.key` | signs tokens of exec sessions, for nodes; remove it to get a new one |
 
 mod authority;
 mod files;
@@ -96,6 +97,7 @@ pub(crate) struct Pki {
     serving: Arc<ServingCertificate>,
     node_client: ArcSwap<Issued>,
     service_account_key: SecretBytes,
+    exec_session_key: SecretBytes,
 }
 
 impl Pki {
@@ -118,7 +120,11 @@ impl Pki {
         let serving = serving_pair(&config, &cluster, now)?;
         let serving = ServingCertificate::new(&serving.issued).map_err(tls_at(&serving.path))?;
         let node_client = ArcSwap::from_pointee(node_pair(&config, &cluster, now)?);
-        let service_account_key = service_account_key(&config)?;
+        let service_account_key = match &config.supplied.service_account_key {
+            Some(path) => SecretBytes::from(files::read_existing(path)?),
+            None => own_key(&config.dir, "sa.key")?,
+        };
+        let exec_session_key = own_key(&config.dir, "exec-session.key")?;
         let serving = Arc::new(serving);
         Ok(Self {
             config,
@@ -128,6 +134,7 @@ impl Pki {
             serving,
             node_client,
             service_account_key,
+            exec_session_key,
         })
     }
 
@@ -189,6 +196,11 @@ impl Pki {
     /// The PEM key that signs service account tokens.
     pub(crate) fn service_account_key(&self) -> &SecretBytes {
         &self.service_account_key
+    }
+
+    /// The PEM key that signs tokens of exec sessions.
+    pub(crate) fn exec_session_key(&self) -> &SecretBytes {
+        &self.exec_session_key
     }
 }
 
@@ -297,11 +309,9 @@ fn load_authority(paths: &PairPaths, pair: Issued) -> Result<(Authority, String)
     Ok((authority, pair.certificate))
 }
 
-fn service_account_key(config: &PkiConfig) -> Result<SecretBytes, PkiError> {
-    if let Some(path) = &config.supplied.service_account_key {
-        return Ok(SecretBytes::from(files::read_existing(path)?));
-    }
-    let path = config.dir.join("sa.key");
+/// A key without certificate, made if it is missing.
+fn own_key(dir: &Path, name: &str) -> Result<SecretBytes, PkiError> {
+    let path = dir.join(name);
     if let Some(key) = files::read_key(&path)? {
         return Ok(key);
     }

@@ -2,7 +2,7 @@
 //!
 //! Exec, attach and port-forward are upgraded on both sides and then copied byte by byte; logs are a
 //! body that is passed on. The node is asked in the API server's own name: it sees our certificate
-//! and never who the user is (EXEC-22). Whoever calls has authenticated, authorized and admitted the
+//! and never who the user is (EXEC-22). Exec carries a token besides, which nodes ask for. Whoever calls has authenticated, authorized and admitted the
 //! request, and builds the [`NodeTarget`] from the options, not from the client's query.
 
 pub(crate) mod address;
@@ -10,6 +10,7 @@ pub(crate) mod connect;
 pub(crate) mod error;
 pub(crate) mod exec;
 pub(crate) mod options;
+pub(crate) mod session;
 pub(crate) mod target;
 
 #[cfg(test)]
@@ -35,6 +36,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 use tracing::{Instrument, Span};
+use waybill_api::exec::SESSION_HEADER;
 use waybill_stream::{
     splice::{EndCause, IdleLimits, StreamEnd, splice},
     upgrade as headers,
@@ -121,7 +123,11 @@ impl NodeProxy {
         }
         let connection = self.connect(node, request.method().clone(), target).await;
         let connection = connection.map_err(ProxyError::Dial)?;
-        let sent = connection.send(headers::for_server(request.headers()));
+        let mut sent = headers::for_server(request.headers());
+        if let Some(token) = target.session() {
+            sent.insert(SESSION_HEADER, token.clone());
+        }
+        let sent = connection.send(sent);
         let (answer, guard) = match timeout(self.limits.answer, sent).await {
             Ok(answered) => answered.map_err(ProxyError::Exchange)?,
             Err(_) => return Err(ProxyError::Silent),

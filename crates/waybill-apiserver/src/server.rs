@@ -45,7 +45,9 @@ use crate::{
     metrics::Metrics,
     objects::Objects,
     pki::{Pki, PkiConfig, tls::server_config},
-    proxy::{NodeProxy, ProxyLimits, address::NodeAddressType, connect::node_tls},
+    proxy::{
+        NodeProxy, ProxyLimits, address::NodeAddressType, connect::node_tls, session::SessionSigner,
+    },
     read::{Pages, Reader},
     registry::Resource,
     rest::{Clock, Rest},
@@ -171,6 +173,8 @@ impl Server {
             recorder: recorder(&config, audit_metrics, &clock)?,
             metrics,
             proxy: node_proxy(&pki)?,
+            session_signer: SessionSigner::new(pki.exec_session_key())
+                .map_err(during("reading the key of exec sessions"))?,
             node_address_types: config.node_address_types.clone(),
             open_api: open_api(),
             sessions: TaskTracker::new(),

@@ -13,7 +13,7 @@ use crate::{
     directories::Directories,
     image_collection::ImageLimits,
     rotation::LogLimits,
-    server::{ExecEnvPolicy, PairPaths},
+    server::{ExecEnvPolicy, ExecSessionPolicy, PairPaths},
 };
 
 /// Everything that a node is told at its start.
@@ -41,6 +41,8 @@ pub struct Config {
     pub gates: FeatureGates,
     /// What happens to the variables of an exec session if the runtime cannot pass them on.
     pub exec_env: ExecEnvPolicy,
+    /// Which exec sessions are served: all, or those that the API server signed.
+    pub exec_sessions: ExecSessionPolicy,
     /// Above the cgroups of all pods, such as `/waybill`.
     pub cgroup_root: String,
     /// More pods than this are not meant for the node.

@@ -45,7 +45,7 @@ pub use self::{
     image_collection::ImageLimits,
     node::{Node, NodeError},
     rotation::LogLimits,
-    server::{ExecEnvPolicy, PairPaths},
+    server::{ExecEnvPolicy, ExecSessionPolicy, PairPaths},
 };
 
 /// What time it is.

@@ -234,6 +234,7 @@ async fn start_server(config: &Config, parts: ServerParts) -> Result<Server, Nod
         node_name: config.name.clone(),
         gates: config.gates,
         exec_env: config.exec_env,
+        exec_sessions: config.exec_sessions,
         clock: Arc::clone(&config.clock),
     };
     let failed = NodeError::start::<ServerError>("cannot serve the node's API");

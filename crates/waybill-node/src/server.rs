@@ -16,6 +16,7 @@ mod metrics;
 mod pods;
 mod route;
 mod running;
+mod session;
 mod stats;
 mod stream;
 mod tls;
@@ -42,9 +43,10 @@ use self::{
     features::Features,
     route::{Attributes, ContainerPath, PodPath, Route, RouteError},
     running::RunningIds,
+    session::Sessions,
     tls::Tls,
 };
-pub use self::{exec::ExecEnvPolicy, tls::PairPaths};
+pub use self::{exec::ExecEnvPolicy, session::ExecSessionPolicy, tls::PairPaths};
 pub(crate) use self::{metrics::Metrics, tls::TlsError};
 use crate::{Clock, cri::Runtime, pod::Pod};
 
@@ -63,6 +65,7 @@ pub(crate) struct ServerConfig {
     pub(crate) node_name: String,
     pub(crate) gates: FeatureGates,
     pub(crate) exec_env: ExecEnvPolicy,
+    pub(crate) exec_sessions: ExecSessionPolicy,
     pub(crate) clock: Clock,
 }
 
@@ -120,6 +123,11 @@ impl Server {
             gates: config.gates,
             exec_env: config.exec_env,
             authenticator: Authenticator::new(parts.cluster.clone(), Arc::clone(&config.clock)),
+            sessions: Sessions::new(
+                config.exec_sessions,
+                parts.cluster.clone(),
+                Arc::clone(&config.clock),
+            ),
             authorizer: Authorizer::new(parts.cluster, &config.node_name),
             node_name: config.node_name,
             clock: config.clock,
@@ -133,8 +141,12 @@ impl Server {
             tasks: tasks.clone(),
             stop: stop.clone(),
         });
-        tasks.spawn(connection::accept(socket, Arc::clone(&tls), service));
-        tasks.spawn(stop.clone().run_until_cancelled_owned(refresh(tls)));
+        tasks.spawn(connection::accept(socket, Arc::clone(&tls), Arc::clone(&service)));
+        let background = async move {
+            service.sessions.prepare().await;
+            refresh(tls).await;
+        };
+        tasks.spawn(stop.clone().run_until_cancelled_owned(background));
         Ok(Self { address, stop, tasks })
     }
 
@@ -175,6 +187,7 @@ struct Service {
     node_name: String,
     gates: FeatureGates,
     exec_env: ExecEnvPolicy,
+    sessions: Sessions,
     clock: Clock,
     authenticator: Authenticator,
     authorizer: Authorizer,

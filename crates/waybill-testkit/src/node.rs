@@ -1,4 +1,4 @@
-//! `waybill node` as a process, to be killed and started again.
+//! `waybill node` as a process, to be killed, or stopped and started again with other flags.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ pub struct Setup {
     flags: Vec<String>,
 }
 
-/// A node that serves. Killed on drop; its containers are not.
+/// A node that serves. Killed on drop, as `kill -9` does it; its pods are not.
 #[derive(Debug)]
 pub struct Node {
     child: Killed,
@@ -42,8 +42,8 @@ impl Setup {
         fs::create_dir_all(&self.dir).expect("the directory can be made");
         let log = fs::File::options().create(true).append(true).open(self.dir.join("node.log"));
         let mut command = Command::new(&self.binary);
-        command.args(["node", "--name", "alone", "--listen", "127.0.0.1:0", "--state-dir"]);
-        command.arg(self.dir.join("state")).arg("--log-dir").arg(self.dir.join("logs"));
+        command.arg("node").arg("--state-dir").arg(self.dir.join("node"));
+        command.arg("--log-dir").arg(self.dir.join("pod-logs"));
         command.args(&self.flags).env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = Killed::spawn(command.stderr(log.expect("the directory is writable")));
         let stdout = child.get_mut().stdout.take().expect("stdout is piped");
@@ -67,11 +67,11 @@ impl Node {
         self.child.kill();
     }
 
-    /// Tells it to stop, and waits for that.
+    /// Tells it to stop, and waits for that: the pods end as well, if it drains.
     pub fn stop(mut self) -> ExitStatus {
         let child = self.child.get_mut();
-        let told = Command::new("kill").arg(child.id().to_string()).status();
-        assert!(told.expect("kill is there").success(), "the node cannot be signalled");
+        // One that has ended by itself is waited for all the same.
+        let _ = Command::new("kill").arg(child.id().to_string()).status();
         child.wait().expect("it can be waited for")
     }
 }

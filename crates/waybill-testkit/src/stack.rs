@@ -187,6 +187,12 @@ impl Stack {
         (self.up, self.notes) = (up, Mutex::new(notes));
     }
 
+    /// The same with these flags in place of those from before.
+    pub fn restart_with(&mut self, flags: &[&str]) {
+        self.setup.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        self.restart();
+    }
+
     /// Tells it to stop, and waits for that.
     pub fn end(&mut self) -> ExitStatus {
         signal(self.up.id(), "TERM");

@@ -1,5 +1,6 @@
 //! `waybill demo`: a throw-away cluster that shows what it can do, each thing with its proof.
 
+mod env_files;
 mod scenes;
 mod sessions;
 
@@ -49,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         built_in_images: vec![BuiltIn::Busybox, BuiltIn::Tools],
         emulated_version: KubeVersion::NEWEST,
         gates: up::all_on_but("", KubeVersion::NEWEST)?,
+        strict_env_file_mounts: false,
         log_format: LogFormat::Text,
         verbose: args.verbose,
     };

@@ -6,7 +6,10 @@
 mod diagnostic;
 mod input;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Result, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -20,7 +23,7 @@ use waybill_core::{
 
 use self::{
     diagnostic::{Diagnostic, Report, Style},
-    input::Input,
+    input::{Input, write_file},
 };
 use crate::Outcome;
 
@@ -44,6 +47,7 @@ const AFTER_HELP: &str = "\
 Examples:
   waybill envfile check app.env
   waybill envfile fmt .env > app.env
+  waybill envfile fmt /in/.env --output /config/app.env
   waybill envfile get DB_PASSWORD app.env
   produce | waybill envfile json -
 
@@ -71,8 +75,12 @@ enum Command {
         file: Input,
 
         /// Replace the file instead of printing the result.
-        #[arg(short, long)]
+        #[arg(short, long, conflicts_with = "output")]
         write: bool,
+
+        /// Write the result to this file, whole or not at all; for images without a shell.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Print the value of one key, byte for byte and nothing else.
     Get {
@@ -114,7 +122,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     let rules = args.names.into();
     match args.command {
         Command::Check { files, output } => check(&files, rules, output),
-        Command::Fmt { file, write } => fmt(&file, rules, write),
+        Command::Fmt { file, write, output } => fmt(&file, rules, write, output.as_deref()),
         Command::Get { key, file } => get(&key, &file, rules),
         Command::Json { file } => json(&file, rules),
     }
@@ -135,7 +143,7 @@ fn check(files: &[Input], rules: NameRules, output: Output) -> Result<Outcome> {
     Ok(if clean { Outcome::Success } else { Outcome::Failure })
 }
 
-fn fmt(input: &Input, rules: NameRules, write: bool) -> Result<Outcome> {
+fn fmt(input: &Input, rules: NameRules, write: bool, output: Option<&Path>) -> Result<Outcome> {
     let text = input.read()?;
     let rewritten = match dotenv::rewrite(text.expose(), rules) {
         Ok(rewritten) => rewritten,
@@ -144,10 +152,10 @@ fn fmt(input: &Input, rules: NameRules, write: bool) -> Result<Outcome> {
             return report(input, text.expose(), &diagnostics);
         }
     };
-    if write {
-        input.replace(rewritten.expose())?;
-    } else {
-        io::stdout().write_all(rewritten.expose())?;
+    match output {
+        Some(path) => write_file(path, rewritten.expose())?,
+        None if write => input.replace(rewritten.expose())?,
+        None => io::stdout().write_all(rewritten.expose())?,
     }
     Ok(Outcome::Success)
 }

@@ -17,6 +17,7 @@ mod image;
 mod log;
 mod login;
 mod logs;
+mod names;
 mod node;
 mod rest;
 mod runtime;
@@ -64,6 +65,7 @@ enum Command {
     Exec(exec::Args),
     Image(image::Args),
     Login(login::Args),
+    Names(names::Args),
     Apiserver(Box<apiserver::Args>),
     Node(Box<node::Args>),
     Runtime(runtime::Args),
@@ -121,6 +123,7 @@ impl Cli {
             Command::Image(args) => image::run(args),
             Command::Login(args) => login::run(&args),
             Command::Logs(args) => logs::run(&args),
+            Command::Names(args) => names::run(&args),
             Command::Node(args) => node::run(*args),
             Command::Runtime(args) => runtime::run(args),
             Command::Trace(args) => trace::run(&args),

@@ -15,7 +15,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use waybill_api::gates::{FeatureGates, KubeVersion};
 use waybill_client::Options;
 use waybill_core::quantity::Quantity;
-use waybill_node::{Config, Directories, ExecEnvPolicy, ImageLimits, LogLimits, Node, PairPaths};
+use waybill_node::{
+    Config, Directories, ExecEnvPolicy, ExecSessionPolicy, ImageLimits, LogLimits, Node, PairPaths,
+};
 
 use crate::{
     Outcome,
@@ -112,9 +114,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GATES", default_value = "")]
     feature_gates: String,
 
-    /// What happens to the variables of an exec session if the runtime cannot pass them on.
-    #[arg(long, value_name = "POLICY", default_value = "warn")]
-    exec_env_policy: ExecEnv,
+    /// Refuse exec sessions with variables if the runtime cannot pass them on; without this they begin
+    /// without them, and there is a warning event.
+    #[arg(long)]
+    require_exec_env_support: bool,
+
+    /// Which exec sessions are served.
+    ///
+    /// The API server signs each session that it opens, so that nobody can start processes around it
+    /// and its audit log, by nodes/proxy or at the node's own address. `ignore` is for the time in which
+    /// only some of several API servers sign.
+    #[arg(long, value_name = "WHICH", default_value = "auto")]
+    exec_sessions: ExecSessions,
 
     /// The cgroup above those of all pods.
     #[arg(long, value_name = "PATH", default_value = "/waybill")]
@@ -182,19 +193,22 @@ pub(crate) struct Args {
     verbose: u8,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum ExecEnv {
-    /// The session is refused.
-    Deny,
-    /// The session goes on without them, and there is a warning.
-    Warn,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ExecSessions {
+    /// Those that the API server signed, if it publishes keys for them; otherwise all.
+    Auto,
+    /// All, signed or not.
+    Ignore,
+    /// Those that the API server signed.
+    Require,
 }
 
-impl From<ExecEnv> for ExecEnvPolicy {
-    fn from(policy: ExecEnv) -> Self {
-        match policy {
-            ExecEnv::Deny => Self::Deny,
-            ExecEnv::Warn => Self::Warn,
+impl From<ExecSessions> for ExecSessionPolicy {
+    fn from(sessions: ExecSessions) -> Self {
+        match sessions {
+            ExecSessions::Auto => Self::Auto,
+            ExecSessions::Ignore => Self::Ignore,
+            ExecSessions::Require => Self::Require,
         }
     }
 }
@@ -232,6 +246,9 @@ fn config(args: Args) -> Result<Config> {
     if address.is_unspecified() {
         bail!("the API server needs an address of this node; name one with --address");
     }
+    if args.standalone && args.exec_sessions == ExecSessions::Require {
+        bail!("without an API server nobody signs exec sessions; leave --exec-sessions at auto");
+    }
     if args.image_gc_low_threshold >= args.image_gc_high_threshold {
         bail!("--image-gc-low-threshold must be lower than --image-gc-high-threshold");
     }
@@ -253,7 +270,12 @@ fn config(args: Args) -> Result<Config> {
         cluster: args.kubeconfig.map(|kubeconfig| Options { kubeconfig, ..Options::default() }),
         static_pods: args.static_pods,
         gates,
-        exec_env: args.exec_env_policy.into(),
+        exec_env: if args.require_exec_env_support {
+            ExecEnvPolicy::Deny
+        } else {
+            ExecEnvPolicy::Warn
+        },
+        exec_sessions: args.exec_sessions.into(),
         cgroup_root: args.cgroup_root,
         max_pods: args.max_pods,
         image_limits: ImageLimits {
@@ -312,6 +334,20 @@ mod tests {
         assert!(parse("--standalone --static-pods d").is_ok());
         assert!(parse("").is_err() && parse("--standalone").is_err());
         assert!(parse("--standalone --static-pods d --kubeconfig f").is_err());
+    }
+
+    #[test]
+    fn sessions_are_signed_by_an_api_server() {
+        let check = |line: &str, expected: bool| {
+            let found = config(parse(line).unwrap()).map(drop);
+            assert_eq!(found.is_ok(), expected, "{line}: {found:?}");
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = format!("--state-dir {0}/s --log-dir {0}/l", dir.path().display());
+        check(&format!("--kubeconfig f --exec-sessions require {dirs}"), true);
+        check(&format!("--standalone --static-pods d {dirs}"), true);
+        check(&format!("--standalone --static-pods d --exec-sessions require {dirs}"), false);
+        assert!(parse("--kubeconfig f --exec-sessions never").is_err());
     }
 
     #[test]

@@ -102,6 +102,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GATES", default_value = "")]
     feature_gates: String,
 
+    /// Refuse pods that mount a volume in a container that reads an env file from it, or in one
+    /// that is no init container; without this they are warned of.
+    #[arg(long)]
+    strict_env_file_mounts: bool,
+
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -124,6 +129,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         built_in_images: args.built_in_images,
         emulated_version: args.emulated_version,
         gates,
+        strict_env_file_mounts: args.strict_env_file_mounts,
         log_format: args.log_format,
         verbose: args.verbose,
     };

@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(&result, expected);
     }
 
-    /// FILE-09
+    /// FILE-09, FILE-43
     #[test]
     fn the_field_is_dropped_only_if_the_gate_is_off_and_nothing_stored_uses_it_file_09() {
         let unused = json!({"containers": [{"name": "c", "env": [{"name": "A"}]}]});

@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(EnvRules::for_create(&at("1.32")).names(), NameRules::Relaxed);
     }
 
-    /// NAME-07
+    /// NAME-07, NAME-19
     #[test]
     fn on_update_one_kept_relaxed_name_relaxes_the_object_name_07_op_26() {
         let off = |old: &[&str], new: &[&str], expected| check_names("1.30", old, new, expected);

@@ -1,8 +1,8 @@
-//! Paths that are no resources: discovery, OpenAPI, health, version and metrics.
+//! Paths that are no resources: discovery, OpenAPI, health, version, metrics, and keys for nodes.
 
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
-use waybill_api::{gates::KubeVersion, status::Status};
+use waybill_api::{exec::SESSION_KEYS_PATH, gates::KubeVersion, status::Status};
 
 use super::{Api, Context, text_header};
 use crate::{
@@ -29,6 +29,7 @@ impl Api {
             "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping"
             | "/readyz/ping" => Ok(Answer::text("ok")),
             "/metrics" => Ok(self.metrics.answer()),
+            SESSION_KEYS_PATH => Ok(Answer::value(self.session_signer.keys())),
             "/version" => Ok(Answer::value(&version(self.gates.emulated_version()))),
             "/openapi/v2" => Ok(self.open_api_v2(context)),
             "/openapi/v3" => Ok(Answer::json(StatusCode::OK, self.open_api.v3_index())),
@@ -111,9 +112,16 @@ fn paths() -> Vec<String> {
             paths.push(format!("/apis/{group}/{version}"));
         }
     }
-    for path in
-        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-    {
+    for path in [
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+        SESSION_KEYS_PATH,
+    ] {
         paths.push(path.to_owned());
     }
     paths.dedup();

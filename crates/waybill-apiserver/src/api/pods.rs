@@ -24,6 +24,7 @@ use crate::{
         address::NodeAddress,
         exec::ExecPlan,
         options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions},
+        session::ExecSession,
         target::{NodeTarget, PodPath},
     },
     query::DryRun,
@@ -208,7 +209,11 @@ impl Api {
                     },
                 )?;
                 self.metrics.count_injection(plan.injection());
-                plan.target(path, &container)
+                let target = plan.target(path, &container);
+                let session = ExecSession { pod: path, uid: node_uid(&pod), container: &container };
+                let (id, now) = (context.audit.id(), (self.clock)());
+                let token = self.session_signer.sign(&session, &target, id, now);
+                target.with_session(token.map_err(|error| Status::internal(error.to_string()))?)
             }
             "attach" => {
                 let options = PodAttachOptions::from_query(query)
@@ -345,6 +350,12 @@ fn container(pod: &Value, wanted: &str) -> Result<String, Status> {
             several.join(" ")
         ))),
     }
+}
+
+/// The uid by which its node knows a pod; that of a static pod is in its mirror.
+fn node_uid(pod: &Value) -> &str {
+    let mirrored = at(pod, "/metadata/annotations/kubernetes.io~1config.mirror").as_str();
+    mirrored.unwrap_or_else(|| text(pod, "/metadata/uid"))
 }
 
 fn token_refusal(error: &TokenRequestError) -> Status {

@@ -4,20 +4,20 @@ use std::fmt::Write;
 
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 
-/// A SHA-256 hash: what is kept of a token in place of the token.
+/// A SHA-256 hash: what is kept of a token in place of the token, and what a session token binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Digest([u8; 32]);
+pub(crate) struct Digest([u8; 32]);
 
 impl Digest {
     /// Hashes `bytes`.
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         let suite = TLS13_AES_128_GCM_SHA256.tls13().expect("the suite is one of TLS 1.3");
         let output = suite.common.hash_provider.hash(bytes);
         Self(output.as_ref().try_into().expect("SHA-256 has 32 bytes"))
     }
 
     /// The 32 bytes.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 

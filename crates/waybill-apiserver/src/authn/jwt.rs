@@ -8,7 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use jsonwebtoken::{
+    Algorithm, DecodingKey, EncodingKey, Header, Validation,
+    jwk::{Jwk, PublicKeyUse},
+};
 use rcgen::{KeyPair, PublicKeyData};
 use rustls_pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer, pem::PemObject};
 use serde::{Serialize, de::DeserializeOwned};
@@ -80,6 +83,15 @@ impl VerifyingKey {
     pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         let der = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|_| KeyError::Public)?;
         Self::from_spki(&der)
+    }
+
+    /// The key as others read it, with its name.
+    pub(crate) fn jwk(&self) -> Result<Jwk, KeyError> {
+        let mut jwk = Jwk::from_decoding_key(&self.key, Some(self.algorithm))
+            .map_err(|_| KeyError::Public)?;
+        jwk.common.key_id = Some(self.id.clone());
+        jwk.common.public_key_use = Some(PublicKeyUse::Signature);
+        Ok(jwk)
     }
 
     fn from_spki(der: &[u8]) -> Result<Self, KeyError> {

@@ -9,7 +9,7 @@ pub(crate) mod graph;
 mod references;
 pub(crate) mod restriction;
 
-use waybill_api::provider_class;
+use waybill_api::{exec::SESSION_KEYS_PATH, provider_class};
 
 use self::{
     graph::{NodeGraph, ObjectName},
@@ -37,10 +37,10 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
 
 /// What every node may do whatever its pods are.
 pub(super) fn unconditional_rules() -> Vec<PolicyRule> {
-    UNCONDITIONAL
+    let resources = UNCONDITIONAL
         .iter()
-        .map(|(group, resource, verbs)| PolicyRule::resources(&[group], &[resource], verbs))
-        .collect()
+        .map(|(group, resource, verbs)| PolicyRule::resources(&[group], &[resource], verbs));
+    resources.chain([PolicyRule::paths(&[SESSION_KEYS_PATH], &["get"])]).collect()
 }
 
 /// Group, resource, verbs. The reviews let the node ask about those who connect to it.
@@ -62,6 +62,9 @@ impl NodeGraph {
         fields: &[FieldTerm<'_>],
     ) -> Decision {
         let answer = match &action.target {
+            // Here and in no role, so that nobody can take it away: a node that is refused takes the
+            // server for one that signs no sessions.
+            Target::Path(path) if path == SESSION_KEYS_PATH && action.verb == "get" => Ok(()),
             // What nodes read of discovery they read as everyone does.
             Target::Path(_) => Err(String::new()),
             Target::Resource(_) if node.is_empty() => {

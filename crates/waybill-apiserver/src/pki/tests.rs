@@ -56,6 +56,7 @@ fn the_first_start_makes_everything_and_later_ones_keep_it() {
             "apiserver.key",
             "ca.crt",
             "ca.key",
+            "exec-session.key",
             "front-proxy-ca.crt",
             "front-proxy-ca.key",
             "sa.key",
@@ -66,6 +67,8 @@ fn the_first_start_makes_everything_and_later_ones_keep_it() {
     assert_eq!(first.cluster_authority(), second.cluster_authority());
     assert_eq!(first.serving().chain(), second.serving().chain());
     assert!(second.service_account_key().constant_time_eq(first.service_account_key().expose()));
+    assert!(second.exec_session_key().constant_time_eq(first.exec_session_key().expose()));
+    assert!(!first.exec_session_key().constant_time_eq(first.service_account_key().expose()));
     assert_ne!(first.cluster_authority(), &first.front_proxy_authorities()[0]);
 }
 
@@ -148,7 +151,8 @@ fn files_of_the_user_are_used_and_read_again() {
         ..config(dir.path())
     };
     let pki = Pki::open(config, at(NOW)).unwrap();
-    assert!(snapshot(dir.path()).is_empty());
+    let own: Vec<_> = snapshot(dir.path()).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(own, ["exec-session.key"]);
     assert_eq!(pki.serving().chain(), theirs.serving().chain());
     assert_eq!(pki.front_proxy_authorities(), theirs.front_proxy_authorities());
     theirs.refresh(at(NOW + 300 * DAY)).unwrap();

@@ -18,6 +18,7 @@ mod authorization;
 mod container;
 mod core_event;
 mod event;
+mod exec;
 mod meta;
 mod node;
 mod objects;
@@ -44,13 +45,14 @@ const AUTHENTICATION: &str = "authentication.k8s.io/v1";
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
 
 /// Every kind but `DeleteOptions`.
-pub(super) static KINDS: [(&str, &str, &Message); 24] = [
+pub(super) static KINDS: [(&str, &str, &Message); 25] = [
     ("v1", "Binding", &objects::BINDING),
     ("v1", "ConfigMap", &objects::CONFIG_MAP),
     ("v1", "Event", &core_event::EVENT),
     ("v1", "Namespace", &objects::NAMESPACE),
     ("v1", "Node", &node::NODE),
     ("v1", "Pod", &pod::POD),
+    ("v1", "PodExecOptions", &exec::POD_EXEC_OPTIONS),
     ("v1", "PodTemplate", &pod::POD_TEMPLATE),
     ("v1", "Secret", &objects::SECRET),
     ("v1", "ServiceAccount", &objects::SERVICE_ACCOUNT),

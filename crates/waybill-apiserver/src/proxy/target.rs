@@ -3,14 +3,18 @@
 //! Every part is escaped here, so that no name of an object can add a segment or a parameter. The
 //! client's own query never passes through.
 
+use http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use waybill_api::exec::{ExecVar, PodExecOptions};
 
 use super::options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions};
 
-/// Path and query of a request to a node. The query of an exec may hold values of variables, so
-/// there is no `Debug` and no `Display`.
-pub(crate) struct NodeTarget(String);
+/// Path and query of a request to a node, and the token that goes with an exec. The query of an exec
+/// may hold values of variables, so there is no `Debug` and no `Display`.
+pub(crate) struct NodeTarget {
+    text: String,
+    session: Option<HeaderValue>,
+}
 
 impl NodeTarget {
     /// An exec session, with `server_env` after the caller's variables.
@@ -21,7 +25,7 @@ impl NodeTarget {
         server_env: &[ExecVar],
     ) -> Self {
         let path = pod.under("exec", Some(container));
-        Self(format!("{path}?{}", options.to_kubelet_query(server_env)))
+        Self::new(format!("{path}?{}", options.to_kubelet_query(server_env)))
     }
 
     /// The streams of a running container.
@@ -33,13 +37,13 @@ impl NodeTarget {
             ("tty", options.tty),
         ];
         let set = flags.into_iter().filter(|(_, set)| *set).map(|(name, _)| (name, "1".to_owned()));
-        Self(with_query(pod.under("attach", Some(container)), set))
+        Self::new(with_query(pod.under("attach", Some(container)), set))
     }
 
     /// Ports of a pod.
     pub(crate) fn port_forward(pod: PodPath<'_>, options: &PodPortForwardOptions) -> Self {
         let ports = options.ports.iter().map(|port| ("port", port.to_string()));
-        Self(with_query(pod.under("portForward", None), ports))
+        Self::new(with_query(pod.under("portForward", None), ports))
     }
 
     /// The log of a container.
@@ -49,22 +53,41 @@ impl NodeTarget {
         options: &PodLogOptions,
     ) -> Self {
         let path = pod.under("containerLogs", Some(container));
-        Self(with_query(path, options.kubelet_parameters()))
+        Self::new(with_query(path, options.kubelet_parameters()))
     }
 
     /// Any path of the node, which begins with a slash, as the client escaped it.
     pub(crate) fn raw(path_and_query: &str) -> Self {
-        Self(path_and_query.to_owned())
+        Self::new(path_and_query.to_owned())
+    }
+
+    /// The same with a token that nodes ask for; see [`super::session`].
+    pub(crate) fn with_session(self, token: HeaderValue) -> Self {
+        Self { session: Some(token), ..self }
     }
 
     /// The text as it goes on the wire; it must not be logged.
     pub(crate) fn expose(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// The part that names no value.
     pub(crate) fn path(&self) -> &str {
-        self.0.split_once('?').map_or(self.0.as_str(), |(path, _)| path)
+        self.text.split_once('?').map_or(self.text.as_str(), |(path, _)| path)
+    }
+
+    /// The part that may hold values.
+    pub(super) fn query(&self) -> &str {
+        self.text.split_once('?').map_or("", |(_, query)| query)
+    }
+
+    /// What [`NodeTarget::with_session`] added.
+    pub(super) fn session(&self) -> Option<&HeaderValue> {
+        self.session.as_ref()
+    }
+
+    fn new(text: String) -> Self {
+        Self { text, session: None }
     }
 }
 

@@ -9,7 +9,7 @@ mod shutdown;
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -112,7 +112,12 @@ impl Handler {
         let options = PodExecOptions::from_query(query(&request)).unwrap();
         let id = AuditId::parse("the-audit-id").unwrap();
         let plan = ExecPlan::new(self.gates, options, Some(&id)).unwrap();
-        let answer = self.proxy.upgrade(request, &self.node, &plan.target(POD, "main")).await;
+        let target = plan.target(POD, "main");
+        let target = match request.uri().path() {
+            "/unsigned" => target,
+            _ => target.with_session(HeaderValue::from_static("the-token")),
+        };
+        let answer = self.proxy.upgrade(request, &self.node, &target).await;
         if let Some(ended) = answer.ended {
             tokio::spawn(async move { self.ends.send(ended.await.unwrap()) });
         }

@@ -5,6 +5,7 @@ mod bodies;
 mod client;
 mod options;
 mod scheduling;
+mod session_keys;
 mod updates;
 mod verbs;
 mod versions;

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(EnvName::parse(raw, rules).err(), expected, "{raw:?}");
     }
 
-    /// NAME-01
+    /// NAME-01, NAME-19
     #[test]
     fn strict_names_name_01() {
         let strict = |raw, expected| check(raw, NameRules::Strict, expected);
@@ -191,7 +191,7 @@ mod tests {
         ));
     }
 
-    /// NAME-02
+    /// NAME-02, NAME-19
     #[test]
     fn relaxed_names_name_02() {
         let relaxed = |raw, expected| check(raw, NameRules::Relaxed, expected);

@@ -1,5 +1,7 @@
 //! Exec, attach and port-forward: from a request to the URL where the runtime serves it.
 
+use std::sync::Arc;
+
 use http::Request;
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -17,6 +19,7 @@ use super::{
     features::ExecEnvs,
     metrics::StreamKind,
     route::{ContainerPath, PodPath},
+    session::{Admitted, SessionFault},
     stream::{Session, require_upgrade},
 };
 use crate::pod::{ContainerRef, ContainerSpec, Pod};
@@ -39,17 +42,20 @@ impl Service {
         path: &ContainerPath,
         asked: Instant,
     ) -> Result<Answer, Refusal> {
+        let query = long_target::query(&request);
+        let admitted = self.sessions.admit(request.headers(), path, query).await;
+        let admitted = admitted.inspect_err(|refusal| self.count_refusal(refusal))?;
         require_upgrade(&request)?;
         let env = if self.gates.enabled(FeatureGate::ExecEnvVar) {
             EnvParams::Read
         } else {
             EnvParams::Ignored
         };
-        let query = long_target::query(&request);
         let options = PodExecOptions::from_kubelet_query(query, env)
             .map_err(|error| Refusal::BadRequest(error.to_string()))?;
         require_streams([options.stdin, options.stdout, options.stderr])?;
-        let pod = self.find_pod(&path.pod)?;
+        let pod = self.find_admitted(&admitted, &path.pod);
+        let pod = pod.inspect_err(|refusal| self.count_refusal(refusal))?;
         self.check_env_support(&pod, &path.container, &options.env).await?;
         let url = self.exec_url(&pod, &path.container, &options).await?;
         self.pass_on(request, Session { kind: StreamKind::Exec, asked, url }).await
@@ -146,6 +152,23 @@ impl Service {
         found.ok_or_else(|| Refusal::ContainerNotFound(container.to_owned()))
     }
 
+    /// The pod that is meant; there may be an earlier one of the same name that is ending.
+    fn find_admitted(&self, admitted: &Admitted, path: &PodPath) -> Result<Arc<Pod>, Refusal> {
+        let Admitted::Signed { uid } = admitted else { return self.find_pod(path) };
+        let found = self.pods.find(&path.namespace, &path.name, Some(uid));
+        let fits = path.uid.as_ref().is_none_or(|asked| asked == uid);
+        match found.filter(|_| fits) {
+            Some(pod) => Ok(pod),
+            None => self.find_pod(path).and(Err(SessionFault::OtherPod.into())),
+        }
+    }
+
+    fn count_refusal(&self, refusal: &Refusal) {
+        if let Refusal::Session(fault) = refusal {
+            self.metrics.exec_session_refused(fault.label());
+        }
+    }
+
     /// EXEC-41, EXEC-42. Names and values of the variables are nobody's business here, only that
     /// there are some.
     async fn check_env_support(
@@ -228,6 +251,9 @@ fn ports(query: &str) -> Result<Vec<i32>, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+    use waybill_core::id::AuditId;
+
     use super::*;
 
     /// EXEC-37, OP-6
@@ -240,6 +266,17 @@ mod tests {
             found.iter().map(|pair| (pair.key.as_str(), pair.value.as_slice())).collect();
         let expected: [(&str, &[u8]); 4] = [("B", b"2"), ("A", b"3"), ("C", b""), ("a", b"4")];
         assert_eq!(found, expected);
+    }
+
+    /// EXEC-49
+    #[test]
+    fn an_audit_id_costs_one_small_pair_exec_49() {
+        let id = AuditId::parse("5c1e0f2a-0000-4000-8000-000000000000").unwrap();
+        let size = |env: &[ExecVar]| {
+            cri::ExecRequest { envs: key_values(env), ..Default::default() }.encoded_len()
+        };
+        let pair = size(&[ExecVar::audit_id(Some(&id))]) - size(&[]);
+        assert!(pair <= 66, "{pair} bytes");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What the node counts, under upstream's names where there are any. Labels come from closed sets.
 
+mod starts;
+
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -18,16 +20,20 @@ use prometheus_client::{
 use tokio::time::Instant;
 use waybill_api::gates::FeatureGates;
 
+use self::starts::Starts;
+
 /// The counters of the node.
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     requests: Family<RequestLabels, Counter>,
     exec_envs_unsupported: Counter,
+    exec_session_refusals: Family<ReasonLabel, Counter>,
     sessions: Family<KindLabel, Gauge>,
     session_starts: Family<KindLabel, Histogram>,
     session_lengths: Family<KindLabel, Histogram>,
     pod_starts: Histogram,
     pods: Gauge,
+    starts: Starts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,6 +52,11 @@ struct KindLabel {
 struct GateLabels {
     name: &'static str,
     stage: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
 }
 
 /// A kind of session.
@@ -88,6 +99,7 @@ impl Metrics {
         let from_seconds = || Histogram::new(exponential_buckets(0.1, 4.0, 10));
         let requests = Family::<RequestLabels, Counter>::default();
         let exec_envs_unsupported = Counter::default();
+        let exec_session_refusals = Family::<ReasonLabel, Counter>::default();
         let sessions = Family::<KindLabel, Gauge>::default();
         let session_starts =
             Family::<KindLabel, Histogram>::new_with_constructor(from_milliseconds);
@@ -99,6 +111,11 @@ impl Metrics {
             "kubelet_exec_envs_unsupported",
             "Exec sessions whose variables the runtime did not take",
             exec_envs_unsupported.clone(),
+        );
+        registry.register(
+            "waybill_node_exec_session_refusals",
+            "Exec sessions that were refused for want of a good token of the API server",
+            exec_session_refusals.clone(),
         );
         registry.register("waybill_node_stream_sessions", "Sessions that run", sessions.clone());
         registry.register(
@@ -117,6 +134,8 @@ impl Metrics {
             pod_starts.clone(),
         );
         registry.register("kubelet_desired_pods", "Pods that shall run here", pods.clone());
+        let starts = Starts::default();
+        starts.register(&mut registry);
         let features = Family::<GateLabels, Gauge>::default();
         for state in gates.iter() {
             let labels = GateLabels { name: state.gate.name(), stage: state.stage.as_str() };
@@ -127,12 +146,19 @@ impl Metrics {
             registry: Mutex::new(registry),
             requests,
             exec_envs_unsupported,
+            exec_session_refusals,
             sessions,
             session_starts,
             session_lengths,
             pod_starts,
             pods,
+            starts,
         }
+    }
+
+    /// Starts of pods and containers.
+    pub(crate) fn starts(&self) -> &Starts {
+        &self.starts
     }
 
     /// All containers of a pod have started, so long after the node first saw it.
@@ -155,6 +181,11 @@ impl Metrics {
         self.exec_envs_unsupported.inc();
     }
 
+    /// A session has no token of the API server, or not a good one; `reason` comes from a closed set.
+    pub(super) fn exec_session_refused(&self, reason: &'static str) {
+        self.exec_session_refusals.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
     /// A session begins, so long after it was asked for.
     pub(super) fn session(&self, kind: StreamKind, after: Duration) -> SessionMeter {
         let label = kind.label();
@@ -166,7 +197,7 @@ impl Metrics {
     }
 
     /// Everything, in the format of OpenMetrics.
-    pub(super) fn text(&self, pods: usize) -> String {
+    pub(crate) fn text(&self, pods: usize) -> String {
         self.pods.set(i64::try_from(pods).unwrap_or(i64::MAX));
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();

@@ -9,6 +9,8 @@ mod exec;
 mod information;
 mod logs;
 mod runtime;
+mod session;
+pub(super) mod signer;
 mod streaming;
 
 use std::{
@@ -16,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -26,8 +29,8 @@ use self::{
     streaming::FakeStreaming,
 };
 use super::{
-    EventSink, ExecEnvPolicy, Metrics, PodLookup, ProvenanceLookup, Server, ServerConfig,
-    ServerParts,
+    EventSink, ExecEnvPolicy, ExecSessionPolicy, Metrics, PodLookup, ProvenanceLookup, Server,
+    ServerConfig, ServerParts,
 };
 use crate::{
     Clock,
@@ -45,6 +48,7 @@ struct Fixture {
     streaming: FakeStreaming,
     cluster: Option<FakeCluster>,
     events: Arc<Events>,
+    now: Arc<Mutex<Timestamp>>,
     server: Server,
 }
 
@@ -53,6 +57,9 @@ struct Setup {
     cluster: bool,
     gates: FeatureGates,
     exec_env: ExecEnvPolicy,
+    exec_sessions: ExecSessionPolicy,
+    /// Which keys of exec sessions the API server publishes, or how it refuses to.
+    keys: Result<Value, StatusCode>,
     now: Timestamp,
 }
 
@@ -62,6 +69,8 @@ impl Default for Setup {
             cluster: true,
             gates: FeatureGates::all_on(),
             exec_env: ExecEnvPolicy::Warn,
+            exec_sessions: ExecSessionPolicy::Auto,
+            keys: Err(StatusCode::NOT_FOUND),
             now: Timestamp::UNIX_EPOCH,
         }
     }
@@ -77,8 +86,13 @@ impl Fixture {
         let streaming = FakeStreaming::start().await;
         let runtime = FakeRuntime::start(&streaming.url());
         let cluster = if setup.cluster { Some(FakeCluster::start().await) } else { None };
+        if let Some(cluster) = &cluster {
+            cluster.publish(setup.keys);
+        }
         let events = Arc::new(Events::default());
-        let clock: Clock = Arc::new(move || setup.now);
+        let now = Arc::new(Mutex::new(setup.now));
+        let shown = Arc::clone(&now);
+        let clock: Clock = Arc::new(move || *shown.lock().unwrap());
         let config = ServerConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             serving: authority.serving(),
@@ -86,6 +100,7 @@ impl Fixture {
             node_name: "node-1".to_owned(),
             gates: setup.gates,
             exec_env: setup.exec_env,
+            exec_sessions: setup.exec_sessions,
             clock,
         };
         let parts = ServerParts {
@@ -97,7 +112,7 @@ impl Fixture {
             cluster: cluster.as_ref().map(FakeCluster::client),
         };
         let server = Server::start(config, parts).await.unwrap();
-        Self { authority, runtime, streaming, cluster, events, server }
+        Self { authority, runtime, streaming, cluster, events, now, server }
     }
 
     /// A client with the API server's certificate.
@@ -111,6 +126,11 @@ impl Fixture {
 
     fn anonymous(&self) -> Client {
         Client::new(self.server.address(), self.authority.client(None))
+    }
+
+    /// Puts the clock forward.
+    fn pass(&self, time: Duration) {
+        *self.now.lock().unwrap() += time;
     }
 
     fn cluster(&self) -> &FakeCluster {

@@ -142,6 +142,7 @@ impl Surroundings {
                 Ok(()) => outcome.started.push(start.name.clone()),
                 Err(failure) => {
                     if !matches!(failure, Failure::UnderWay(_)) {
+                        self.count_failure(pod, &start.name, &failure);
                         self.tell_failure(pod, &start.name, &failure);
                     }
                     outcome.failed.push((start.name.clone(), failure));
@@ -171,7 +172,9 @@ impl Surroundings {
         config: &PodSandboxConfig,
     ) -> Result<(String, Vec<String>), PodFailure> {
         let Some(id) = id else {
-            let id = self.make_sandbox(pod, observed, config).await?;
+            self.metrics.starts().pod();
+            let made = self.make_sandbox(pod, observed, config).await;
+            let id = made.inspect_err(|_| self.metrics.starts().pod_failed())?;
             let ips = self.addresses(&id).await;
             return Ok((id, ips));
         };
@@ -242,6 +245,7 @@ impl Surroundings {
         place: &Place<'_>,
     ) -> Result<(), Failure> {
         let Some(container) = pod.container(&start.name) else { return Ok(()) };
+        self.metrics.starts().container(container.kind);
         let image = match image {
             Some(image) => image?,
             None => self.images.ensure(self, pod, container, place.config).await?,
@@ -357,6 +361,13 @@ impl Surroundings {
             warn!(container = name, reason = status.message(), "a container does not stop");
         }
         Err(Failure::Run(Waiting { reason: "PostStartHookError", message }))
+    }
+
+    /// FILE-39
+    fn count_failure(&self, pod: &Pod, name: &str, failure: &Failure) {
+        if let Some(container) = pod.container(name) {
+            self.metrics.starts().container_failed(container.kind, failure.waiting().reason);
+        }
     }
 
     pub(super) fn tell_failure(&self, pod: &Pod, name: &str, failure: &Failure) {

@@ -1,6 +1,7 @@
 //! Workers against a runtime on paper: which calls they make, and in which order.
 
 mod runtime;
+mod starts;
 
 use std::sync::Arc;
 

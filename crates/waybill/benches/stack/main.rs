@@ -11,6 +11,7 @@
     reason = "a measurement for people; a step that fails ends it"
 )]
 
+mod files;
 mod numbers;
 mod pods;
 mod processes;
@@ -29,15 +30,16 @@ struct Size {
     pods: usize,
     crowd: usize,
     execs: usize,
+    files: usize,
     rest: Duration,
 }
 
 fn main() {
     let smoke = std::env::args().any(|argument| argument == "--test");
     let size = if smoke {
-        Size { pods: 1, crowd: 3, execs: 4, rest: Duration::from_millis(200) }
+        Size { pods: 1, crowd: 3, execs: 4, files: 1, rest: Duration::from_millis(200) }
     } else {
-        Size { pods: 30, crowd: 100, execs: 400, rest: Duration::from_secs(30) }
+        Size { pods: 30, crowd: 100, execs: 400, files: 15, rest: Duration::from_secs(30) }
     };
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: containers need root");
@@ -61,6 +63,7 @@ async fn measure(size: Size) {
     if !std::env::args().any(|argument| argument == "--only-exec") {
         rest(&up, size.rest).await;
         one_by_one(&pods, size.pods).await;
+        files::measure(&pods, size.files).await;
         crowd(&pods, size.crowd).await;
     }
     sessions::latency(&up, &pods, size.execs).await;

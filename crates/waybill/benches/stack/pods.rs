@@ -1,16 +1,16 @@
 //! Pods, created and awaited as a user would.
 
 use futures_util::TryStreamExt;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
     Api,
     api::{DeleteParams, PostParams, WatchEvent, WatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use waybill_client::Options;
 
 /// The image that every stack brings.
-const IMAGE: &str = "waybill.dev/busybox:1";
+pub(crate) const IMAGE: &str = "waybill.dev/busybox:1";
 
 /// What pods run; nobody else sleeps for so long.
 pub(crate) const COMMAND: [&str; 2] = ["sleep", "31415926"];
@@ -25,17 +25,20 @@ impl Pods {
 
     /// Creates a pod that sleeps, and waits until it is told that it runs.
     pub(crate) async fn run(&self, name: &str) {
-        let pod = serde_json::from_value(json!({
-            "metadata": {"name": name},
-            "spec": {
-                "terminationGracePeriodSeconds": 0,
-                "automountServiceAccountToken": false,
-                "containers": [{
-                    "name": "main", "image": IMAGE, "imagePullPolicy": "Never",
-                    "command": COMMAND,
-                }],
-            },
-        }));
+        let spec = json!({
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": false,
+            "containers": [{
+                "name": "main", "image": IMAGE, "imagePullPolicy": "Never",
+                "command": COMMAND,
+            }],
+        });
+        self.run_spec(name, spec).await;
+    }
+
+    /// The same with a spec of its own.
+    pub(crate) async fn run_spec(&self, name: &str, spec: Value) {
+        let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}));
         let made = self.0.create(&PostParams::default(), &pod.unwrap()).await.unwrap();
         let version = made.metadata.resource_version.unwrap();
         self.until(name, &version, |event| {
@@ -43,6 +46,12 @@ impl Pods {
             pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
         })
         .await;
+    }
+
+    pub(crate) async fn config_map(&self, name: &str, data: &Value) {
+        let map = serde_json::from_value(json!({"metadata": {"name": name}, "data": data}));
+        let maps = Api::<ConfigMap>::namespaced(self.0.clone().into_client(), "default");
+        let _ = maps.create(&PostParams::default(), &map.unwrap()).await.unwrap();
     }
 
     pub(crate) async fn delete(&self, name: &str) {

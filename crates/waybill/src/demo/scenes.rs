@@ -51,6 +51,7 @@ impl Scenes {
         scenes.log(report).await?;
         scenes.exec(report, &image).await?;
         scenes.variables(report).await?;
+        scenes.env_files(report, &image).await?;
         if image.has_shell {
             scenes.two_users(report).await?;
         }
@@ -180,13 +181,14 @@ impl Scenes {
 }
 
 /// What the pod runs.
-struct Image {
-    name: String,
+pub(super) struct Image {
+    pub(super) name: String,
     /// Says hello, and ends when it is told to.
-    command: Vec<String>,
+    pub(super) command: Vec<String>,
     /// Says hello once more.
     exec: Vec<String>,
-    has_shell: bool,
+    /// Otherwise it has our own tools.
+    pub(super) has_shell: bool,
 }
 
 impl Image {
@@ -244,6 +246,6 @@ fn resource_of(manifest: &Value) -> Resource {
     Resource { version: "v1".to_owned(), plural, namespaced: true, ..Resource::default() }
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

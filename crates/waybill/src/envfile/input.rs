@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     fmt,
-    fs::{self, File},
+    fs::{self, File, Permissions},
     io::{self, Read, Write},
     path::{Path, PathBuf},
     str::FromStr,
@@ -82,16 +82,33 @@ fn read_limited(reader: impl Read) -> Result<SecretBytes> {
     Ok(bytes)
 }
 
+/// Makes a file with `content`, for its owner only, or replaces the one that is there.
+pub(super) fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    let written = match path.exists() {
+        true => replace_file(path, content),
+        false => put(path, content, None),
+    };
+    written.with_context(|| format!("writing {}", path.display()))
+}
+
 fn replace_file(path: &Path, content: &[u8]) -> Result<()> {
     // Through a link, the file behind it is replaced and the link stays.
     let path = fs::canonicalize(path)?;
     let permissions = fs::metadata(&path)?.permissions();
+    put(&path, content, Some(permissions))
+}
+
+/// Writes beside `path` first: readers see all of it, or what was there before.
+fn put(path: &Path, content: &[u8], permissions: Option<Permissions>) -> Result<()> {
     let mut name = path.file_name().context("not a file")?.to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
     let written = write_new(&temporary, content)
-        .and_then(|()| fs::set_permissions(&temporary, permissions))
-        .and_then(|()| fs::rename(&temporary, &path));
+        .and_then(|()| match permissions {
+            Some(permissions) => fs::set_permissions(&temporary, permissions),
+            None => Ok(()),
+        })
+        .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }

@@ -56,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) emulated_version: KubeVersion,
     /// As the flag of every role takes them.
     pub(crate) gates: String,
+    /// What else the API server may be told about env files.
+    pub(crate) strict_env_file_mounts: bool,
     pub(crate) log_format: LogFormat,
     pub(crate) verbose: u8,
 }
@@ -329,6 +331,9 @@ fn api_server(plan: &Plan, state: &State, listen: SocketAddr) -> Role {
     flags.add("--feature-gates", &plan.gates);
     // Names of machines often mean nothing, not even to themselves.
     flags.add("--kubelet-preferred-address-types", "InternalIP,Hostname");
+    if plan.strict_env_file_mounts {
+        flags.0.push("--strict-env-file-mounts".into());
+    }
     flags.0.extend(plan.store.flags());
     flags.role("apiserver", plan, state)
 }
@@ -362,6 +367,8 @@ fn node(
     flags.add("--emulated-version", plan.emulated_version.to_string());
     flags.add("--feature-gates", &plan.gates);
     flags.add("--cgroup-root", state.cgroup_root());
+    // Its API server is ours.
+    flags.add("--exec-sessions", "require");
     flags.0.push("--drain".into());
     flags.0.extend(plan.node_flags.iter().map(OsString::from));
     flags.verbose(plan.verbose);

@@ -3,8 +3,10 @@
 mod environment;
 mod files;
 mod lives;
+mod names;
 mod sessions;
 mod shapes;
+mod traps;
 mod verbs;
 mod volumes;
 
@@ -27,10 +29,20 @@ pub(crate) const ALL: &[Case] = &[
     ("users and groups", shapes::users_and_groups),
     ("every volume", volumes::every_volume),
     ("sub-paths", volumes::sub_paths),
-    ("a sub-path that leads nowhere", files::a_sub_path_that_leads_nowhere),
-    ("scripts in volumes", files::scripts_in_volumes),
+    ("a sub-path that leads nowhere", traps::a_sub_path_that_leads_nowhere),
+    ("scripts in volumes", traps::scripts_in_volumes),
     ("every source of variables", environment::every_source),
     ("env files", environment::env_files),
+    ("consumers of env files", files::consumers),
+    ("an ephemeral consumer of env files", files::ephemeral_consumer),
+    ("env files of bytes", files::bytes_that_are_no_text),
+    ("each start reads env files anew", files::each_start_reads_anew),
+    ("references to env files that the server refuses", files::refused_by_the_server),
+    ("env files that fail", files::failures),
+    ("hostile env files", files::hostile_files),
+    ("every name of a variable", names::every_name),
+    ("hostile names", names::hostile_names),
+    ("strict names", names::strict_names),
     ("a missing source", environment::a_missing_source),
     ("apply, get, describe", sessions::apply_get_describe),
     ("logs", sessions::logs),
@@ -40,6 +52,7 @@ pub(crate) const ALL: &[Case] = &[
     ("cp", sessions::cp),
     ("port-forward", sessions::port_forward),
     ("our own verbs", verbs::our_own_verbs),
+    ("a plugin of kubectl", verbs::a_plugin_of_kubectl),
     ("where variables came from", verbs::where_variables_came_from),
 ];
 

@@ -1,7 +1,8 @@
 //! The whole stack with stock kubectl, as a user would run both.
 //!
 //! One suite, three stacks: everything of our own, objects on etcd, containers on stock containerd. The
-//! cases of a suite share a stack and run at the same time. Skipped, and says so, where something is missing.
+//! cases of a suite share a stack and run at the same time. What exec sessions are is in `exec`, with roles
+//! of different versions among other things. Skipped, and says so, where something is missing.
 
 #![cfg(test)]
 
@@ -9,12 +10,18 @@ mod attribution;
 mod cases;
 mod cgroups;
 mod disk;
+mod exec;
 mod lifetime;
 mod log_rotation;
+mod nodes;
+mod people;
 mod provenance;
+mod raw;
+mod roles;
 mod standalone;
 mod static_pods;
 mod suite;
+mod walks;
 
 use std::fs;
 

@@ -53,6 +53,8 @@ impl Machine {
         let node = node::Setup::new(BINARY, &at("node"))
             .flag("--standalone")
             .flag("--drain")
+            .flag("--name=alone")
+            .flag("--listen=127.0.0.1:0")
             .flag(format!("--static-pods={}", at("manifests").display()))
             .flag(format!("--runtime=unix://{}", runtime_setup.socket().display()))
             .flag(format!("--tls-cert-file={}", serving_certificate.display()))

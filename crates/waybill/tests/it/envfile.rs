@@ -156,6 +156,24 @@ fn fmt_replaces_a_file_with_the_same_permissions() {
         .fails("error: --write needs a file, standard input cannot be replaced\n");
 }
 
+/// For images that have no shell to redirect with.
+#[test]
+fn fmt_writes_to_another_file_whole_or_not_at_all() {
+    let dir = Dir::new().file(".env", "A=b\n").file("bad.env", "A=\"it's\"\n");
+    dir.run(&["envfile", "fmt", ".env", "--output", "app.env"]).succeeds("");
+    assert_eq!(fs::read(dir.path("app.env")).unwrap(), b"A='b'\n");
+    assert_eq!(fs::metadata(dir.path("app.env")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(dir.run(&["envfile", "fmt", "bad.env", "-o", "app.env"]).code, 1);
+    assert_eq!(fs::read(dir.path("app.env")).unwrap(), b"A='b'\n");
+    dir.run_with_input(&["envfile", "fmt", "-", "-o", "app.env"], b"C=d\n").succeeds("");
+    assert_eq!(fs::read(dir.path("app.env")).unwrap(), b"C='d'\n");
+    assert_eq!(fs::read_dir(dir.path("")).unwrap().count(), 3, "no temporary file is left");
+    let ran = dir.run(&["envfile", "fmt", ".env", "-o", "none/app.env"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.starts_with("error: writing none/app.env: "), "{}", ran.stderr);
+    assert_eq!(dir.run(&["envfile", "fmt", ".env", "-w", "-o", "app.env"]).code, 2);
+}
+
 /// FILE-36: an endless input ends in an error, not in memory.
 #[test]
 fn input_is_read_only_as_far_as_a_file_may_go_file_36() {

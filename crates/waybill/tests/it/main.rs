@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod alerts;
 mod conformance;
 mod envfile;
 mod etcd;

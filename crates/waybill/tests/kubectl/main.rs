@@ -7,6 +7,7 @@
 
 mod access;
 mod cluster;
+mod guides;
 mod lifecycle;
 mod objects;
 mod output;

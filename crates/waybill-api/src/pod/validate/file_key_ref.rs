@@ -184,7 +184,7 @@ mod tests {
         check_source(&json!({"fileKeyRef": reference()}), &[]);
     }
 
-    /// FILE-02
+    /// FILE-02, FILE-43
     #[test]
     fn missing_fields_are_required_file_02() {
         check_source(

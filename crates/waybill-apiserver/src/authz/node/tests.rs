@@ -231,3 +231,11 @@ fn events_reviews_and_drivers_are_for_every_node() {
     check("list", "clusterroles.rbac.authorization.k8s.io", Err(""));
     assert!(!graph().node_may("n", &path("get", "/metrics"), &[]).is_allowed());
 }
+
+#[test]
+fn the_keys_of_exec_sessions_are_for_every_node() {
+    let may = |verb: &str, url: &str| graph().node_may("n", &path(verb, url), &[]).is_allowed();
+    assert!(may("get", SESSION_KEYS_PATH));
+    assert!(!may("post", SESSION_KEYS_PATH));
+    assert!(!may("get", &format!("{SESSION_KEYS_PATH}/x")));
+}

@@ -64,7 +64,7 @@ static CONFIG_MAP_ENV_SOURCE: Message =
 static SECRET_ENV_SOURCE: Message =
     Message(&[inline(1, &LOCAL_OBJECT_REFERENCE), kept(2, "optional", Bool)]);
 
-static ENV_VAR: Message = Message(&[
+pub(super) static ENV_VAR: Message = Message(&[
     kept(1, "name", Text),
     field(2, "value", Text),
     kept(3, "valueFrom", Nested(&ENV_VAR_SOURCE)),

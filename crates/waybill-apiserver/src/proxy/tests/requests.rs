@@ -43,8 +43,25 @@ async fn credentials_of_the_client_do_not_reach_the_node() {
             "sec-websocket-protocol",
             "sec-websocket-version",
             "upgrade",
+            "waybill-exec-session",
         ]
     );
+}
+
+#[tokio::test]
+async fn the_token_of_a_session_is_ours_and_never_the_clients() {
+    for headers in [WEBSOCKET, SPDY] {
+        let headers = format!(
+            "{headers}Waybill-Exec-Session: forged\r\nwaybill-exec-session: forged\r\n\
+             Connection: waybill-exec-session\r\n"
+        );
+        let signed = seen(FeatureGates::all_on(), "GET /exec?command=id", &headers).await;
+        let found: Vec<_> = signed.headers.get_all("waybill-exec-session").iter().collect();
+        assert_eq!(found, ["the-token"]);
+        let unsigned = seen(FeatureGates::all_on(), "GET /unsigned?command=id", &headers).await;
+        assert!(!format!("{:?}", unsigned.headers).contains("forged"));
+        assert!(!unsigned.headers.contains_key("waybill-exec-session"));
+    }
 }
 
 /// EXEC-40

@@ -1,5 +1,7 @@
 //! Files that somebody else writes while we read.
 
+mod hostile;
+
 use std::{
     fs,
     os::unix::fs::symlink,
@@ -29,15 +31,15 @@ impl Volume {
         self.inside.path().join(name)
     }
 
-    /// The value of `K` in that file; nothing if the file is missing.
+    /// The value of `K` in that file; nothing if it or the file is missing.
     fn read(&self, path: &str) -> Result<Option<String>, FileError> {
         let place = FilePlace { volume: "v".to_owned(), path: path.to_owned() };
         let keys = ["K".to_owned()];
         match read_blocking(self.inside.path(), &place, &keys, NameRules::Relaxed)? {
             FileAnswer::Missing => Ok(None),
             FileAnswer::Found(found) => {
-                let value = found.get("K").unwrap().expose().to_vec();
-                Ok(Some(String::from_utf8(value).unwrap()))
+                let value = found.get("K").map(|value| value.expose().to_vec());
+                Ok(value.map(|value| String::from_utf8(value).unwrap()))
             }
         }
     }

@@ -80,3 +80,71 @@ fn with_the_gate_off_file_variables_are_skipped_file_25() {
     fixture.resolver.gates = FeatureGates::new(KubeVersion::parse("1.34").unwrap());
     fixture.check(file_key("gone", "/x", "K", false), &[]);
 }
+
+/// FILE-11: one start reads a file once, however many keys are asked for, so they fit together.
+#[test]
+fn all_keys_of_a_start_are_of_one_version_of_the_file() {
+    const KEYS: usize = 50;
+    let fixture = Fixture::new(NoObjects);
+    let write = |name: &str, version: &str| {
+        let lines = (0..KEYS).map(|key| format!("K{key}='{version}'\n"));
+        fixture.write(name, &lines.collect::<String>());
+    };
+    let entry = |key: usize| {
+        json!({"name": format!("V{key}"), "valueFrom": {"fileKeyRef": {
+            "volumeName": "v", "path": "app.env", "key": format!("K{key}")}}})
+    };
+    let container = json!({"env": (0..KEYS).map(entry).collect::<Vec<_>>()});
+    write("app.env", "old");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let uid = pod(json!({"containers": []})).uid().clone();
+    let volume = fixture.resolver.directories.volume(&uid, "empty-dir", "v");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in ["new", "old"].into_iter().cycle() {
+                write("next", version);
+                std::fs::rename(volume.join("next"), volume.join("app.env")).unwrap();
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let resolved = block_on(fixture.resolve(container.clone())).unwrap();
+            let values: std::collections::BTreeSet<_> = pairs(&resolved)
+                .iter()
+                .map(|pair| pair.split_once('=').unwrap().1.to_owned())
+                .collect();
+            assert_eq!(values.len(), 1, "{values:?}");
+            seen.extend(values);
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(!seen.is_empty());
+    });
+}
+
+/// FILE-01, FILE-11: every kind of container, sidecars among the init containers.
+#[test]
+fn every_kind_of_container_may_take_variables_from_files_file_01() {
+    let fixture = Fixture::new(NoObjects);
+    fixture.write("a.env", "K='v'\n");
+    let of = |name: &str| {
+        json!({"name": name, "env": [{"name": "A", "valueFrom": {
+            "fileKeyRef": {"volumeName": "v", "path": "a.env", "key": "K"}}}]})
+    };
+    let mut sidecar = of("side");
+    sidecar["restartPolicy"] = json!("Always");
+    let pod = pod(json!({
+        "volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}],
+        "containers": [of("app")],
+        "initContainers": [of("init"), sidecar],
+        "ephemeralContainers": [of("debug")],
+    }));
+    for name in ["app", "init", "side", "debug"] {
+        let container = pod.container(name).unwrap();
+        let request = Request { pod: &pod, container, pod_ips: &[] };
+        let resolved = block_on(fixture.resolver.resolve(request)).unwrap();
+        assert_eq!(pairs(&resolved), ["A=v"], "{name}");
+    }
+}

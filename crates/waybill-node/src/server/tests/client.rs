@@ -11,6 +11,7 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
+use waybill_api::exec::SESSION_HEADER;
 use waybill_stream::long_target::{HTTP1_BUFFER, TargetWriter};
 
 use super::PATIENCE;
@@ -47,6 +48,12 @@ impl Client {
 
     pub(super) fn with_token(mut self, token: &str) -> Self {
         self.headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        self
+    }
+
+    /// With a token of the API server for one exec session.
+    pub(super) fn with_session(mut self, token: &str) -> Self {
+        self.headers.append(SESSION_HEADER, token.parse().unwrap());
         self
     }
 

@@ -1,4 +1,4 @@
-//! An API server that reviews tokens and rights, and does nothing else.
+//! An API server that reviews tokens and rights, publishes keys, and does nothing else.
 
 use std::{
     collections::HashSet,
@@ -16,6 +16,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use waybill_api::exec::SESSION_KEYS_PATH;
 
 /// Knows the token `good`, and lets everybody do everything that is not denied.
 pub(super) struct FakeCluster {
@@ -24,18 +25,25 @@ pub(super) struct FakeCluster {
     _running: DropGuard,
 }
 
-#[derive(Default)]
 struct State {
     denied: HashSet<String>,
     broken: bool,
     asked: Vec<String>,
+    keys: Result<Value, StatusCode>,
+    key_reads: usize,
 }
 
 impl FakeCluster {
     pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(State {
+            denied: HashSet::new(),
+            broken: false,
+            asked: Vec::new(),
+            keys: Err(StatusCode::NOT_FOUND),
+            key_reads: 0,
+        }));
         let shared = Arc::clone(&state);
         let stop = CancellationToken::new();
         tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
@@ -67,14 +75,40 @@ impl FakeCluster {
         self.state.lock().unwrap().broken = true;
     }
 
+    /// Publishes these keys of exec sessions from now on, or refuses to.
+    pub(super) fn publish(&self, keys: Result<Value, StatusCode>) {
+        self.state.lock().unwrap().keys = keys;
+    }
+
+    /// How often its keys were read.
+    pub(super) fn key_reads(&self) -> usize {
+        self.state.lock().unwrap().key_reads
+    }
+
     /// What was asked, in order: tokens, and who may do what.
     pub(super) fn asked(&self) -> Vec<String> {
         self.state.lock().unwrap().asked.clone()
     }
 }
 
+impl State {
+    fn keys(&mut self) -> Response<Full<Bytes>> {
+        self.key_reads += 1;
+        let (code, body) = match &self.keys {
+            Ok(keys) => (StatusCode::OK, keys.clone()),
+            Err(code) => (*code, json!({"kind": "Status", "code": code.as_u16()})),
+        };
+        let mut answer = Response::new(Full::from(body.to_string()));
+        *answer.status_mut() = code;
+        answer
+    }
+}
+
 async fn answer(request: Request<Incoming>, state: &Mutex<State>) -> Response<Full<Bytes>> {
     let path = request.uri().path().to_owned();
+    if path == SESSION_KEYS_PATH {
+        return state.lock().unwrap().keys();
+    }
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let mut review: Value = serde_json::from_slice(&body).unwrap();
     let mut state = state.lock().unwrap();

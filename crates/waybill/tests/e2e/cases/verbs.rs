@@ -1,6 +1,6 @@
 //! Our own commands, for machines without kubectl.
 
-use std::{fs, io::Write};
+use std::{fs, io::Write, os::unix::fs::symlink, path::Path};
 
 use waybill_testkit::{
     kubectl::Ran,
@@ -8,6 +8,7 @@ use waybill_testkit::{
 };
 
 use super::{pod, ready, shell, start};
+use crate::BINARY;
 
 fn waybill(stack: &Stack, arguments: &[&str], input: &str) -> Ran {
     let mut child = stack.waybill().args(arguments).spawn().expect("waybill starts");
@@ -41,6 +42,24 @@ pub(super) fn our_own_verbs(stack: &Stack) {
     run("delete pod verbs --grace-period 1").prints("pod/verbs deleted");
     run("get pod verbs").fails_with(1, "not found");
     run(&format!("delete -f {file} --ignore-not-found")).prints("configmap/verbs deleted");
+}
+
+/// kubectl runs what is called `kubectl-waybill` on its path.
+pub(super) fn a_plugin_of_kubectl(stack: &Stack) {
+    start(stack, "plugin", &shell("plugin", "sleep 3600"));
+    let programs = stack.dir().join("programs");
+    fs::create_dir_all(&programs).unwrap();
+    symlink(BINARY, programs.join("kubectl-waybill")).unwrap();
+    let run = |line: &str| {
+        let mut shell = stack.kubectl().command(Path::new("/bin/sh"));
+        let script = format!("PATH={}:$PATH; \"$KUBECTL\" waybill {line}", programs.display());
+        Ran::of(format!("kubectl waybill {line}"), shell.args(["-c", &script]).spawn().unwrap())
+    };
+    run("exec plugin -- echo hello").prints("hello");
+    run("exec plugin -- sh -c 'exit 7'").fails_with(7, "exit code 7");
+    run("get pod plugin -o name").prints("pod/plugin");
+    run("exec --help").shows(&["Usage: kubectl waybill exec"]);
+    run("exec plugin --env =x -- env").fails_with(2, "--env number 1");
 }
 
 pub(super) fn where_variables_came_from(stack: &Stack) {

@@ -1,0 +1,132 @@
+//! A namespace may keep the strict rule for the names of variables (NAME-18): an annotation says so.
+//!
+//! It is the document's own alternative to a cluster-wide switch, and what a policy in CEL would do on
+//! other clusters. Names that an object already has may stay, as when the gate goes off (NAME-07).
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use waybill_api::{
+    pod::{PodEnvSpec, pod_spec_pointer, strict_name_findings},
+    status::Status,
+};
+
+use super::{Admission, forbidden};
+use crate::{
+    cache::ObjectKey,
+    document::{at, metadata},
+    registry::find,
+    rest::Change,
+};
+
+const ANNOTATION: &str = "waybill.dev/env-names";
+
+/// The same as a JSON pointer.
+const RULE: &str = "/metadata/annotations/waybill.dev~1env-names";
+
+impl Admission {
+    /// Refuses names that the namespace does not want, unless `old` has them already.
+    pub(super) fn check_env_names(
+        &self,
+        change: Change<'_>,
+        old: Option<&Value>,
+        new: &Value,
+    ) -> Result<(), Status> {
+        let resource = change.route.resource;
+        let Some(spec) = pod_spec_pointer(resource.group, resource.kind) else { return Ok(()) };
+        let namespace = find("", "v1", "namespaces")
+            .and_then(|namespaces| self.objects.cache(namespaces))
+            .and_then(|cache| cache.get(&ObjectKey::new("", &change.route.namespace)));
+        let Some(namespace) = namespace else { return Ok(()) };
+        let old = old.map(|old| at(old, spec));
+        match refusal(&namespace.document(), old, at(new, spec)) {
+            Some(why) => Err(forbidden(change, metadata(new, "name"), &why)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why `namespace` does not take the pod spec `new` in place of `old`; `None` if it does.
+fn refusal(namespace: &Value, old: Option<&Value>, new: &Value) -> Option<String> {
+    let rule = at(namespace, RULE).as_str()?;
+    if rule == "relaxed" {
+        return None;
+    }
+    // A spec that is not understood has been refused before.
+    let read = |spec: &Value| PodEnvSpec::from_value(spec).unwrap_or_default();
+    let (old, new) = (read(old.unwrap_or(&Value::Null)), read(new));
+    let kept: HashSet<&str> = strict_name_findings(&old).map(|found| found.name).collect();
+    let mut names: Vec<String> = Vec::new();
+    for found in strict_name_findings(&new).filter(|found| !kept.contains(found.name)) {
+        let shown = format!("{:?} in container {:?}", found.name, found.container);
+        if !names.contains(&shown) {
+            names.push(shown);
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let why = match rule {
+        "strict" => format!("the namespace's annotation {ANNOTATION} asks for strict names"),
+        _ => format!(
+            "the namespace's annotation {ANNOTATION} is neither strict nor relaxed, so names are \
+             held to the strict rule"
+        ),
+    };
+    Some(format!(
+        "{why}: letters, digits, '_', '-' and '.', not starting with a digit or '..'; refused: {}",
+        names.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn namespace(rule: &str) -> Value {
+        json!({"metadata": {"annotations": {"waybill.dev/env-names": rule}}})
+    }
+
+    fn spec(names: &[&str]) -> Value {
+        let env: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        json!({"containers": [{"name": "app", "env": env}]})
+    }
+
+    /// NAME-18
+    #[test]
+    fn a_strict_namespace_names_all_that_it_refuses_name_18() {
+        let told = refusal(&namespace("strict"), None, &spec(&["A", "a:b", "1x", "a:b"])).unwrap();
+        assert_eq!(
+            told,
+            "the namespace's annotation waybill.dev/env-names asks for strict names: letters, digits, \
+             '_', '-' and '.', not starting with a digit or '..'; refused: \"a:b\" in container \
+             \"app\", \"1x\" in container \"app\""
+        );
+        let prefix = json!({"initContainers": [{"name": "i", "envFrom": [{"prefix": "#@!"}]}]});
+        assert!(refusal(&namespace("strict"), None, &prefix).unwrap().contains("#@!"));
+        assert_eq!(refusal(&namespace("strict"), None, &spec(&["A", "a.b-c"])), None);
+    }
+
+    /// NAME-18
+    #[test]
+    fn without_the_annotation_names_are_relaxed_name_18() {
+        assert_eq!(refusal(&json!({"metadata": {}}), None, &spec(&["a:b"])), None);
+        assert_eq!(refusal(&namespace("relaxed"), None, &spec(&["a:b"])), None);
+    }
+
+    #[test]
+    fn names_that_were_there_may_stay() {
+        let strict = namespace("strict");
+        let old = spec(&["a:b"]);
+        assert_eq!(refusal(&strict, Some(&old), &spec(&["a:b", "C"])), None);
+        assert!(refusal(&strict, Some(&old), &spec(&["a:b", "c:d"])).unwrap().contains("c:d"));
+    }
+
+    #[test]
+    fn a_word_that_is_not_understood_is_strict() {
+        assert!(refusal(&namespace("Strict!"), None, &spec(&["a:b"])).unwrap().contains("neither"));
+        assert_eq!(refusal(&namespace("Strict!"), None, &spec(&["A"])), None);
+    }
+}

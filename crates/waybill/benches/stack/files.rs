@@ -1,0 +1,81 @@
+//! What env files add to the start of a container: pods of ten containers with 50 variables each, from one
+//! file of 64 KiB or written out, in turns.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::{
+    numbers::Times,
+    pods::{COMMAND, IMAGE, Pods},
+};
+
+const CONTAINERS: usize = 10;
+const VARIABLES: usize = 50;
+const FILE_BYTES: usize = 64 << 10;
+const VALUE: &str = "a value of 24 characters";
+
+pub(crate) async fn measure(pods: &Pods, count: usize) {
+    pods.config_map("bench-env", &json!({"app.env": file()})).await;
+    let (mut files, mut literals) = (Times::default(), Times::default());
+    for at in 0..count {
+        for (times, kind) in [(&mut files, "file"), (&mut literals, "literal")] {
+            let name = format!("{kind}-{at}");
+            let begin = Instant::now();
+            pods.run_spec(&name, spec(kind)).await;
+            times.add(begin.elapsed());
+            pods.delete(&name).await;
+        }
+    }
+    let more = (files.median() - literals.median()) / CONTAINERS as f64;
+    println!("{CONTAINERS} containers with {VARIABLES} variables of a 64 KiB env file: {files}");
+    println!("  with the same values written out: {literals}");
+    println!(
+        "  a file adds {more:.2} ms to a start (goal 2 ms), file / literal {:.2}",
+        files.median() / literals.median()
+    );
+}
+
+/// As large as one may be: the wanted keys last, behind as many others as fit.
+fn file() -> String {
+    let wanted: String = (0..VARIABLES).map(|at| format!("KEY_{at}='{VALUE}'\n")).collect();
+    let mut others = String::new();
+    for at in 0.. {
+        let line = format!("OTHER_{at}='{VALUE}'\n");
+        if others.len() + line.len() + wanted.len() + 2 > FILE_BYTES {
+            break;
+        }
+        others.push_str(&line);
+    }
+    let rest = FILE_BYTES - others.len() - wanted.len() - 1;
+    format!("{}\n{others}{wanted}", "#".repeat(rest))
+}
+
+fn spec(kind: &str) -> Value {
+    let variable = |at: usize| match kind {
+        "file" => json!({"name": format!("KEY_{at}"), "valueFrom": {"fileKeyRef": {
+            "volumeName": "v", "path": "app.env", "key": format!("KEY_{at}")}}}),
+        _ => json!({"name": format!("KEY_{at}"), "value": VALUE}),
+    };
+    let env: Vec<_> = (0..VARIABLES).map(variable).collect();
+    let container = |at: usize| {
+        json!({
+            "name": format!("c{at}"), "image": IMAGE, "imagePullPolicy": "Never",
+            "command": COMMAND, "env": env,
+        })
+    };
+    json!({
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": false,
+        "volumes": [
+            {"name": "v", "emptyDir": {}},
+            {"name": "in", "configMap": {"name": "bench-env"}},
+        ],
+        "initContainers": [{
+            "name": "write", "image": IMAGE, "imagePullPolicy": "Never",
+            "command": ["cp", "/in/app.env", "/v/app.env"],
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "in", "mountPath": "/in"}],
+        }],
+        "containers": (0..CONTAINERS).map(container).collect::<Vec<_>>(),
+    })
+}
