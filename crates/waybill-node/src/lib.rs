@@ -19,6 +19,8 @@ mod environment;
 mod event;
 #[cfg(test)]
 mod fake_api;
+#[cfg(test)]
+mod fake_grpc;
 mod hook;
 mod image_collection;
 mod node;

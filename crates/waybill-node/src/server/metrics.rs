@@ -32,6 +32,7 @@ pub(crate) struct Metrics {
     session_starts: Family<KindLabel, Histogram>,
     session_lengths: Family<KindLabel, Histogram>,
     pod_starts: Histogram,
+    environments: Histogram,
     pods: Gauge,
     starts: Starts,
 }
@@ -133,6 +134,12 @@ impl Metrics {
             "From the first sight of a pod to the start of its containers",
             pod_starts.clone(),
         );
+        let environments = Histogram::new(exponential_buckets(0.000_05, 2.0, 18));
+        registry.register(
+            "waybill_node_environment_seconds",
+            "How long it took to make the environment of a container, files and objects included",
+            environments.clone(),
+        );
         registry.register("kubelet_desired_pods", "Pods that shall run here", pods.clone());
         let starts = Starts::default();
         starts.register(&mut registry);
@@ -151,6 +158,7 @@ impl Metrics {
             session_starts,
             session_lengths,
             pod_starts,
+            environments,
             pods,
             starts,
         }
@@ -164,6 +172,11 @@ impl Metrics {
     /// All containers of a pod have started, so long after the node first saw it.
     pub(crate) fn pod_started(&self, after: Duration) {
         self.pod_starts.observe(after.as_secs_f64());
+    }
+
+    /// An environment was made or could not be.
+    pub(crate) fn environment(&self, took: Duration) {
+        self.environments.observe(took.as_secs_f64());
     }
 
     /// Counts an answered request; `path` is the word for its route.
@@ -217,6 +230,7 @@ mod tests {
         let metrics = Metrics::new(FeatureGates::all_on());
         metrics.exec_envs_unsupported();
         metrics.pod_started(Duration::from_millis(80));
+        metrics.environment(Duration::from_millis(1));
         metrics.request(&http::Method::GET, "pods", 200);
         let session = metrics.session(StreamKind::Exec, Duration::from_millis(2));
         let text = metrics.text(3);
@@ -224,6 +238,7 @@ mod tests {
             "kubelet_exec_envs_unsupported_total 1",
             "kubelet_desired_pods 3",
             "kubelet_pod_start_duration_seconds_bucket{le=\"0.1\"} 1",
+            "waybill_node_environment_seconds_count 1",
             "kubelet_http_requests_total{code=\"200\",method=\"GET\",path=\"pods\"} 1",
             "waybill_node_stream_sessions{kind=\"exec\"} 1",
             "waybill_node_stream_start_seconds_count{kind=\"exec\"} 1",

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::LifecycleHandler;
+use tokio::time::Instant;
 use tracing::warn;
 use waybill_core::{chain::Chain, env::merge::Environment, id::PodUid};
 use waybill_proto::cri::Mount;
@@ -60,7 +61,10 @@ impl Surroundings {
         pod_ips: &[String],
     ) -> Result<Environment, String> {
         let request = Request { pod, container, pod_ips };
-        let resolved = self.resolver.resolve(request).await.map_err(|error| text(&error))?;
+        let begin = Instant::now();
+        let resolved = self.resolver.resolve(request).await;
+        self.metrics.environment(begin.elapsed());
+        let resolved = resolved.map_err(|error| text(&error))?;
         for warning in &resolved.warnings {
             let (reason, message) = (warning.reason, &warning.message);
             self.recorder.container(pod, container.name(), Kind::Warning, reason, message);

@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p waybill --bench stack`. Needs root and busybox-static. The machine is shared by the
 //! stack and this client, and often by others, so ratios tell more than times; `docs/performance.md`
-//! records both. `--test` does a little of everything once, `--only-exec` leaves out pods and rest.
+//! records both. `--test` does a little of everything once, `--only-exec` leaves out pods and rest,
+//! `--only-files` all but env files.
 
 #![expect(
     clippy::print_stdout,
@@ -35,7 +36,7 @@ struct Size {
 }
 
 fn main() {
-    let smoke = std::env::args().any(|argument| argument == "--test");
+    let smoke = has_argument("--test");
     let size = if smoke {
         Size { pods: 1, crowd: 3, execs: 4, files: 1, rest: Duration::from_millis(200) }
     } else {
@@ -60,7 +61,11 @@ async fn measure(size: Size) {
     );
     pods.delete("first").await;
 
-    if !std::env::args().any(|argument| argument == "--only-exec") {
+    if has_argument("--only-files") {
+        files::measure(&pods, size.files).await;
+        return up.stop();
+    }
+    if !has_argument("--only-exec") {
         rest(&up, size.rest).await;
         one_by_one(&pods, size.pods).await;
         files::measure(&pods, size.files).await;
@@ -69,6 +74,10 @@ async fn measure(size: Size) {
     sessions::latency(&up, &pods, size.execs).await;
     sessions::overhead(&up, &pods, size.execs).await;
     up.stop();
+}
+
+fn has_argument(wanted: &str) -> bool {
+    std::env::args().any(|argument| argument == wanted)
 }
 
 /// What an idle stack costs.

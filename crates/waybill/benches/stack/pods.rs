@@ -1,13 +1,13 @@
 //! Pods, created and awaited as a user would.
 
-use futures_util::TryStreamExt;
+use futures_util::{AsyncReadExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
     Api,
     api::{DeleteParams, PostParams, WatchEvent, WatchParams},
 };
 use serde_json::{Value, json};
-use waybill_client::Options;
+use waybill_client::{Options, Requests};
 
 /// The image that every stack brings.
 pub(crate) const IMAGE: &str = "waybill.dev/busybox:1";
@@ -52,6 +52,25 @@ impl Pods {
         let map = serde_json::from_value(json!({"metadata": {"name": name}, "data": data}));
         let maps = Api::<ConfigMap>::namespaced(self.0.clone().into_client(), "default");
         let _ = maps.create(&PostParams::default(), &map.unwrap()).await.unwrap();
+    }
+
+    /// How many seconds the node has spent on how many environments.
+    pub(crate) async fn environments(&self) -> (f64, f64) {
+        let requests = Requests::new(self.0.clone().into_client());
+        let nodes = requests.get("/api/v1/nodes").await.unwrap();
+        let node = nodes.pointer("/items/0/metadata/name").and_then(Value::as_str).unwrap();
+        let path = format!("/api/v1/nodes/{node}/proxy/metrics");
+        let mut text = String::new();
+        let mut metrics = requests.stream(&path).await.unwrap();
+        metrics.read_to_string(&mut text).await.unwrap();
+        let number = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.map_or(0.0, |number| number.trim().parse().unwrap())
+        };
+        (
+            number("waybill_node_environment_seconds_sum"),
+            number("waybill_node_environment_seconds_count"),
+        )
     }
 
     pub(crate) async fn delete(&self, name: &str) {

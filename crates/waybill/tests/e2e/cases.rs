@@ -6,8 +6,8 @@ mod lives;
 mod names;
 mod sessions;
 mod shapes;
-mod traps;
 mod verbs;
+mod volume_files;
 mod volumes;
 
 use waybill_testkit::stack::{IMAGE, Stack};
@@ -29,8 +29,8 @@ pub(crate) const ALL: &[Case] = &[
     ("users and groups", shapes::users_and_groups),
     ("every volume", volumes::every_volume),
     ("sub-paths", volumes::sub_paths),
-    ("a sub-path that leads nowhere", traps::a_sub_path_that_leads_nowhere),
-    ("scripts in volumes", traps::scripts_in_volumes),
+    ("a sub-path that leads nowhere", volume_files::a_sub_path_that_leads_nowhere),
+    ("scripts in volumes", volume_files::scripts_in_volumes),
     ("every source of variables", environment::every_source),
     ("env files", environment::env_files),
     ("consumers of env files", files::consumers),

@@ -138,9 +138,15 @@ fn the_demo_holds_and_leaves_nothing() {
         return waybill_testkit::skip::skip("root", "only root may run containers");
     }
     assert!(ran.status.success(), "{shown}\n{said}");
-    for claim in
-        ["✓ a pod runs", "✓ its log is read", "✓ an exec answers", "demo-secret", "held, in"]
-    {
+    for claim in [
+        "✓ a pod runs",
+        "✓ its log is read",
+        "✓ an exec answers",
+        "demo-secret",
+        "GREETING=hello from a file",
+        "environ of the app: Logging:LogLevel:Default=Debug",
+        "held, in",
+    ] {
         assert!(shown.contains(claim), "{claim:?} is not in {shown}");
     }
     assert!(!shown.contains('✗'), "{shown}");

@@ -63,8 +63,18 @@ fn read_on(following: &Running, next: &mut u64, last: u64) {
     }
 }
 
-fn number(line: &str) -> u64 {
-    line.trim().strip_prefix("line ").and_then(|number| number.parse().ok()).expect("a line")
+/// The first line that a command prints. Right after a rotation there is none yet.
+#[track_caller]
+fn first_line(stack: &Stack, command: &str) -> u64 {
+    let start = Instant::now();
+    loop {
+        let ran = stack.kubectl().line(command);
+        if let Some(line) = ran.succeeds().stdout.lines().next() {
+            let number = line.strip_prefix("line ").and_then(|number| number.parse().ok());
+            return number.unwrap_or_else(|| panic!("no line of the script: {line}"));
+        }
+        assert!(start.elapsed() < PATIENCE, "nothing is logged any more");
+    }
 }
 
 fn check(stack: Stack) {
@@ -75,17 +85,13 @@ fn check(stack: Stack) {
     until(&stack, "the log is rotated", |it| files(it).len() > 1);
     until(&stack, "an older file is compressed", |it| has(it, |name| name.ends_with(".gz")));
     // What is said now comes after all of that.
-    let newest = kubectl.line("logs talker --tail=1");
-    read_on(&following, &mut next, number(&newest.succeeds().stdout));
+    read_on(&following, &mut next, first_line(&stack, "logs talker --tail=1"));
 
-    let whole = kubectl.line("logs talker");
-    let first = number(whole.succeeds().stdout.lines().next().expect("a line"));
-    assert!(first > 1, "only the file that is written is read");
+    assert!(first_line(&stack, "logs talker") > 1, "only the file that is written is read");
     let oldest = files(&stack);
     until(&stack, "the oldest file is removed", |it| !files(it).contains(&oldest[1]));
     assert!(files(&stack).len() <= 4, "{:#?}", files(&stack));
-    let newest = kubectl.line("logs talker --tail=1");
-    read_on(&following, &mut next, number(&newest.succeeds().stdout));
+    read_on(&following, &mut next, first_line(&stack, "logs talker --tail=1"));
     drop(following);
     kubectl.line("delete pod talker").succeeds();
     until(&stack, "the logs go with the pod", |it| files(it).is_empty());

@@ -188,6 +188,15 @@ mod tests {
 
     proptest! {
         #[test]
+        fn no_character_of_a_token_can_be_another(at in any::<prop::sample::Index>(), to in "[A-Za-z0-9_.-]") {
+            let signer = Signer::new();
+            let token = signer.sign(&signer.claims(QUERY));
+            let at = at.index(token.len());
+            let changed = format!("{}{to}{}", &token[..at], &token[at + 1..]);
+            prop_assert_eq!(judge(&changed, &signer, QUERY, 0).is_ok(), changed == token);
+        }
+
+        #[test]
         fn no_text_makes_it_panic(token in "\\PC{0,80}") {
             let _ = key_id(&token);
             prop_assert!(judge(&token, &Signer::new(), QUERY, 0).is_err());

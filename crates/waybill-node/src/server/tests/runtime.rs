@@ -1,27 +1,18 @@
-//! A runtime with a few containers, which counts what is asked of it. It speaks gRPC by hand: a
-//! service of tonic would need all the calls that nobody makes here.
+//! A runtime with a few containers, which counts what is asked of it.
 
 use std::{
-    convert::Infallible,
+    future::ready,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::stream;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
-use hyper::{
-    body::{Frame, Incoming},
-    server::conn::http2,
-    service::service_fn,
-};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use bytes::Bytes;
 use prost::Message;
-use tokio::net::UnixListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tonic::{Code, Status};
+use tokio_util::sync::DropGuard;
+use tonic::Status;
 use waybill_proto::cri::{self, ContainerState};
+
+use crate::fake_grpc::serve;
 
 pub(super) struct FakeRuntime {
     dir: tempfile::TempDir,
@@ -62,10 +53,13 @@ impl FakeRuntime {
             attaches: Vec::new(),
             forwards: Vec::new(),
         }));
-        let listener = UnixListener::bind(dir.path().join("cri.sock")).unwrap();
-        let stop = CancellationToken::new();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(serve(listener, Arc::clone(&state))));
-        Self { dir, state, _running: stop.drop_guard() }
+        let shared = Arc::clone(&state);
+        let running = serve(&dir.path().join("cri.sock"), move |call, message| {
+            let mut state = shared.lock().unwrap();
+            state.calls.push(call.clone());
+            ready(state.answer(&call, message))
+        });
+        Self { dir, state, _running: running }
     }
 
     pub(super) fn socket(&self) -> PathBuf {
@@ -105,48 +99,6 @@ pub(super) fn container(
         labels: labels.map(|(label, value)| (label.to_owned(), value.to_owned())).into(),
         ..cri::Container::default()
     }
-}
-
-async fn serve(listener: UnixListener, state: Arc<Mutex<State>>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let state = Arc::clone(&state);
-        let service = service_fn(move |request| {
-            let state = Arc::clone(&state);
-            async move { Ok::<_, Infallible>(answer(request, &state).await) }
-        });
-        let builder = http2::Builder::new(TokioExecutor::new());
-        tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
-    }
-}
-
-type Body = UnsyncBoxBody<Bytes, Infallible>;
-
-async fn answer(request: Request<Incoming>, state: &Mutex<State>) -> Response<Body> {
-    let path = request.uri().path().to_owned();
-    let call = path.strip_prefix("/runtime.v1.RuntimeService/").unwrap();
-    let body = request.into_body().collect().await.unwrap().to_bytes();
-    // One message, not compressed: a zero, four bytes of length, the message.
-    let message = body.slice(5..);
-    let mut state = state.lock().unwrap();
-    state.calls.push(call.to_owned());
-    let (frames, code, text) = match state.answer(call, message) {
-        Ok(message) => {
-            let mut frame = BytesMut::new();
-            frame.put_u8(0);
-            frame.put_u32(u32::try_from(message.len()).unwrap());
-            frame.extend_from_slice(&message);
-            (vec![Frame::data(frame.freeze())], Code::Ok, String::new())
-        }
-        Err(status) => (Vec::new(), status.code(), status.message().to_owned()),
-    };
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from(i32::from(code)));
-    trailers.insert("grpc-message", HeaderValue::from_str(&text).unwrap());
-    let frames = frames.into_iter().chain([Frame::trailers(trailers)]);
-    let body = StreamBody::new(stream::iter(frames.map(Ok))).boxed_unsync();
-    let mut answer = Response::new(body);
-    answer.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
-    answer
 }
 
 impl State {

@@ -1,33 +1,23 @@
-//! A runtime that makes sandboxes and containers on paper. It speaks gRPC by hand: a service of tonic
-//! would need all the calls that nobody makes here.
+//! A runtime that makes sandboxes and containers on paper.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::stream;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
-use hyper::{
-    body::{Frame, Incoming},
-    server::conn::http2,
-    service::service_fn,
-};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use bytes::Bytes;
 use prost::Message;
 use tokio::{
-    net::UnixListener,
     sync::{Notify, oneshot},
     time::timeout,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tonic::{Code, Status};
+use tokio_util::sync::DropGuard;
+use tonic::Status;
 use waybill_proto::cri::{self, ContainerState, PodSandboxState};
+
+use crate::fake_grpc::serve;
 
 /// Something that takes longer than this does not happen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,10 +57,12 @@ impl FakeRuntime {
     pub(super) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let shared = Arc::new(Shared::default());
-        let listener = UnixListener::bind(directory.path().join("cri.sock")).unwrap();
-        let stop = CancellationToken::new();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(serve(listener, Arc::clone(&shared))));
-        Self { directory, shared, _running: stop.drop_guard() }
+        let all = Arc::clone(&shared);
+        let running = serve(&directory.path().join("cri.sock"), move |call, message| {
+            let shared = Arc::clone(&all);
+            async move { answer(&call, message, &shared).await }
+        });
+        Self { directory, shared, _running: running }
     }
 
     pub(super) fn socket(&self) -> PathBuf {
@@ -153,27 +145,7 @@ fn now() -> i64 {
     i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap()
 }
 
-async fn serve(listener: UnixListener, shared: Arc<Shared>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let shared = Arc::clone(&shared);
-        let service = service_fn(move |request| {
-            let shared = Arc::clone(&shared);
-            async move { Ok::<_, Infallible>(answer(request, &shared).await) }
-        });
-        let builder = http2::Builder::new(TokioExecutor::new());
-        tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
-    }
-}
-
-async fn answer(
-    request: Request<Incoming>,
-    shared: &Shared,
-) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
-    let path = request.uri().path().to_owned();
-    let call = path.rsplit('/').next().unwrap();
-    let body = request.into_body().collect().await.unwrap().to_bytes();
-    // One message, not compressed: a zero, four bytes of length, the message.
-    let message = body.slice(5..);
+async fn answer(call: &str, message: Bytes, shared: &Shared) -> Result<Vec<u8>, Status> {
     let held = shared.state.lock().unwrap().hold(call);
     if let Some(held) = held {
         shared.changed.notify_waiters();
@@ -181,26 +153,11 @@ async fn answer(
     }
     let answered = shared.state.lock().unwrap().answer(call, message);
     shared.changed.notify_waiters();
-    let (frames, code, text) = match answered {
-        Some(Ok(message)) => {
-            let mut frame = BytesMut::new();
-            frame.put_u8(0);
-            frame.put_u32(u32::try_from(message.len()).unwrap());
-            frame.extend_from_slice(&message);
-            (vec![Frame::data(frame.freeze())], Code::Ok, String::new())
-        }
-        Some(Err(status)) => (Vec::new(), status.code(), status.message().to_owned()),
+    match answered {
+        Some(answered) => answered,
         // Never.
         None => std::future::pending().await,
-    };
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from(i32::from(code)));
-    trailers.insert("grpc-message", HeaderValue::from_str(&text).unwrap());
-    let frames = frames.into_iter().chain([Frame::trailers(trailers)]);
-    let body = StreamBody::new(stream::iter(frames.map(Ok))).boxed_unsync();
-    let mut answer = Response::new(body);
-    answer.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
-    answer
+    }
 }
 
 impl State {
