@@ -5,6 +5,8 @@ use std::{
     io,
     os::unix::fs::{FileExt, MetadataExt},
     path::PathBuf,
+    thread,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -17,6 +19,10 @@ use super::{
 
 /// How much is read at a time.
 const CHUNK: usize = 128 << 10;
+
+/// How often a log that is missing is looked for, and how long between two looks.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A log file, and how far it was read.
 #[derive(Debug)]
@@ -50,7 +56,7 @@ impl Cursor {
         tail: Option<(u64, Option<Stream>)>,
         renderer: Renderer,
     ) -> io::Result<Self> {
-        let file = File::open(&path)?;
+        let file = open_patiently(|| File::open(&path), || thread::sleep(PAUSE))?;
         let position = match tail {
             Some((lines, stream)) => tail::start(&file, file.metadata()?.len(), lines, stream)?,
             None => 0,
@@ -129,6 +135,20 @@ impl Cursor {
             Err(error) => Err(error),
         }
     }
+}
+
+/// While a log is rotated there is no file of its name, for a moment.
+fn open_patiently<T>(
+    mut open: impl FnMut() -> io::Result<T>,
+    mut wait: impl FnMut(),
+) -> io::Result<T> {
+    for _ in 1..TRIES {
+        match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => wait(),
+            done => return done,
+        }
+    }
+    open()
 }
 
 #[cfg(test)]
@@ -218,6 +238,25 @@ mod tests {
         log.rotate();
         log.add(&["five"]);
         check(&mut cursor, &["five\n", "END"]);
+    }
+
+    #[test]
+    fn a_log_that_is_just_being_rotated_is_waited_for() {
+        let try_with = |missing: u32| {
+            let (mut looks, mut waits) = (0, 0);
+            let open = || {
+                looks += 1;
+                if looks > missing { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+            };
+            let opened = open_patiently(open, || waits += 1);
+            (opened.is_ok(), waits)
+        };
+        assert_eq!(try_with(0), (true, 0));
+        assert_eq!(try_with(3), (true, 3));
+        assert_eq!(try_with(u32::MAX), (false, TRIES - 1));
+        let denied: io::Result<()> =
+            open_patiently(|| Err(io::ErrorKind::PermissionDenied.into()), || unreachable!());
+        assert_eq!(denied.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) fn a_sub_path_that_leads_nowhere(stack: &Stack) {
   initContainers:
   - name: make
     image: {IMAGE}
-    command: [ln, -s, /nowhere, /v/link]
+    command: [busybox, ln, -s, /nowhere, /v/link]
     volumeMounts: [{{name: v, mountPath: /v}}]
   containers:
   - name: main
