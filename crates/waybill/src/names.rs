@@ -48,7 +48,7 @@ Examples:
   waybill names -n shop -o json
 
 Who could trip over such a name:
-  sh        cannot say $NAME; dash and busybox sh also drop it for whatever they start, bash passes it on
+  sh        cannot say $NAME; what dash or busybox sh start does not get it, what bash starts does
   systemd   ignores it in Environment= and EnvironmentFile=
   docker    an --env-file cannot hold names with blanks, and takes # for a comment
   spring    a placeholder ${a:b} means a, or else the text b

@@ -1,7 +1,7 @@
 //! The records of exec sessions that the runtime holds, running and ended.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     fs, io,
     path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -30,7 +30,8 @@ pub(super) struct Sessions {
 
 #[derive(Debug, Default)]
 struct Table {
-    sessions: HashMap<String, Known>,
+    /// A tree, because a hash table in which entries come and go grows to twice its size.
+    sessions: BTreeMap<String, Known>,
     began: VecDeque<String>,
     ended: VecDeque<String>,
 }

@@ -72,8 +72,8 @@ async fn measure(size: Size) {
         crowd(&pods, size.crowd).await;
     }
     sessions::latency(&up, &pods, size.execs).await;
-    sessions::overhead(&up, &pods, size.execs).await;
     up.stop();
+    sessions::overhead(size.execs).await;
 }
 
 fn has_argument(wanted: &str) -> bool {

@@ -54,8 +54,8 @@ impl Pods {
         let _ = maps.create(&PostParams::default(), &map.unwrap()).await.unwrap();
     }
 
-    /// How many seconds the node has spent on how many environments.
-    pub(crate) async fn environments(&self) -> (f64, f64) {
+    /// How long the node has spent on environments since it started.
+    pub(crate) async fn environment_seconds(&self) -> f64 {
         let requests = Requests::new(self.0.clone().into_client());
         let nodes = requests.get("/api/v1/nodes").await.unwrap();
         let node = nodes.pointer("/items/0/metadata/name").and_then(Value::as_str).unwrap();
@@ -63,14 +63,9 @@ impl Pods {
         let mut text = String::new();
         let mut metrics = requests.stream(&path).await.unwrap();
         metrics.read_to_string(&mut text).await.unwrap();
-        let number = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name));
-            line.map_or(0.0, |number| number.trim().parse().unwrap())
-        };
-        (
-            number("waybill_node_environment_seconds_sum"),
-            number("waybill_node_environment_seconds_count"),
-        )
+        let sum = "waybill_node_environment_seconds_sum";
+        let line = text.lines().find_map(|line| line.strip_prefix(sum));
+        line.map_or(0.0, |number| number.trim().parse().unwrap())
     }
 
     pub(crate) async fn delete(&self, name: &str) {

@@ -27,6 +27,8 @@ const POD: &str = "box";
 /// How many variables a caller sends along.
 const VARIABLES: usize = 10;
 
+const WARM_UP: usize = 20;
+
 /// The whole chain, the runtime alone and the kernel alone. Taken in turns, so that all see the same machine.
 pub(crate) async fn latency(up: &Up, pods: &Pods, count: usize) {
     // Pods that were deleted without grace are gone from the API before their processes are.
@@ -64,28 +66,35 @@ pub(crate) async fn latency(up: &Up, pods: &Pods, count: usize) {
     pods.delete(POD).await;
 }
 
-/// Sessions with an audit ID and variables beside those of a stack that knows neither.
-pub(crate) async fn overhead(up: &Up, pods: &Pods, count: usize) {
+/// Sessions with an audit ID and variables beside those of a stack that knows neither. Both are fresh, and take turns
+/// to be the first.
+pub(crate) async fn overhead(count: usize) {
+    let mut with = Up::start(&[]);
     let mut without = Up::start(&["--feature-gates", "ExecRequestID=false,ExecEnvVar=false"]);
-    let other_pods = Pods::connect(&without.options()).await;
-    pods.run(POD).await;
-    other_pods.run(POD).await;
-    let executor = Executor::new(&up.options()).await.unwrap();
+    for up in [&with, &without] {
+        Pods::connect(&up.options()).await.run(POD).await;
+    }
+    let executor = Executor::new(&with.options()).await.unwrap();
     let plain = Executor::new(&without.options()).await.unwrap();
     let [mut full, mut bare] = [const { Times::new() }; 2];
-    // The first ones of each warm up.
-    for at in 0..count + 20 {
-        let times = (exec(&executor, VARIABLES).await, exec(&plain, 0).await);
-        if at >= 20 {
-            full.add(times.0);
-            bare.add(times.1);
+    // The first ones warm up.
+    for at in 0..count + WARM_UP {
+        let (one, other) = if at % 2 == 0 {
+            let one = exec(&executor, VARIABLES).await;
+            (one, exec(&plain, 0).await)
+        } else {
+            let other = exec(&plain, 0).await;
+            (exec(&executor, VARIABLES).await, other)
+        };
+        if at >= WARM_UP {
+            full.add(one);
+            bare.add(other);
         }
     }
     let ratio = full.median() / bare.median();
     println!("exec with audit ID and {VARIABLES} variables: {full}");
     println!("  with both gates off, and no variables: {bare}, ratio {ratio:.3} (goal 1.05)");
-    pods.delete(POD).await;
-    other_pods.delete(POD).await;
+    with.stop();
     without.stop();
 }
 

@@ -18,7 +18,7 @@ pub(super) fn traps(name: &str) -> Vec<Trap> {
         (
             true,
             "sh",
-            "a shell cannot say $NAME; dash and busybox sh also drop it for what they start, bash passes it on",
+            "a shell cannot say $NAME; what dash or busybox sh start does not get it, what bash starts does",
         ),
         (true, "systemd", "Environment= and EnvironmentFile= ignore it"),
         (
