@@ -42,7 +42,7 @@ impl Setup {
         fs::create_dir_all(&self.dir).expect("the directory can be made");
         let log = fs::File::options().create(true).append(true).open(self.dir.join("node.log"));
         let mut command = Command::new(&self.binary);
-        command.arg("node").arg("--state-dir").arg(self.dir.join("node"));
+        command.arg("node").arg("--state-dir").arg(self.state_dir());
         command.arg("--log-dir").arg(self.dir.join("pod-logs"));
         command.args(&self.flags).env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = Killed::spawn(command.stderr(log.expect("the directory is writable")));
@@ -53,6 +53,11 @@ impl Setup {
         // What follows is read, so that the node never waits for room in the pipe.
         thread::spawn(move || lines.for_each(drop));
         Node { child }
+    }
+
+    /// Where the node keeps what belongs to pods.
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.join("node")
     }
 
     /// What nodes in this directory have logged.

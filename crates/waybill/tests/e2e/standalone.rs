@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -81,6 +81,11 @@ impl Machine {
         fs::remove_file(file).expect("the file is there");
     }
 
+    fn pod_directories(&self) -> Vec<PathBuf> {
+        let pods = fs::read_dir(self.node.state_dir().join("pods")).expect("a node made it");
+        pods.map(|entry| entry.expect("the directory is ours").path()).collect()
+    }
+
     /// What a client of CRI sees, as `crictl ps -a` does.
     fn containers(&self) -> Vec<Container> {
         let address = format!("unix://{}", self.runtime_setup.socket().display());
@@ -107,7 +112,8 @@ impl Machine {
     fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {
-            assert!(start.elapsed() < PATIENCE, "not in time: {what}\n{}", self.node.log());
+            let (left, log) = (self.pod_directories(), self.node.log());
+            assert!(start.elapsed() < PATIENCE, "not in time: {what}; {left:#?}\n{log}");
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -156,6 +162,7 @@ fn a_node_on_its_own_runs_its_files_and_may_be_killed() {
     machine.write("ending", "sleep 1; exit 3");
     let mut node = machine.node.start();
     machine.until("both run", |it| it.running("steady").is_some());
+    assert!(!machine.pod_directories().is_empty());
     machine.until("one that ends starts again", |it| {
         it.running("ending").is_some_and(|(_, attempt)| attempt > 0)
     });
@@ -174,10 +181,7 @@ fn a_node_on_its_own_runs_its_files_and_may_be_killed() {
         machine.remove(name);
     }
     machine.until("all have ended", |it| it.containers().is_empty());
-    machine.until("nothing of them is left", |it| {
-        let pods = it.directory.path().join("node/state/pods");
-        fs::read_dir(pods).is_ok_and(|mut pods| pods.next().is_none())
-    });
+    machine.until("nothing of them is left", |it| it.pod_directories().is_empty());
     assert!(node.stop().success(), "{}", machine.node.log());
 }
 
