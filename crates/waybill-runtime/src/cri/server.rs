@@ -29,7 +29,7 @@ use waybill_proto::{
 };
 
 use super::{
-    Clock, Cri, error::CriError, events::Events, image::ImageService,
+    Clock, Cri, authority::Caller, error::CriError, events::Events, image::ImageService,
     image_transfer::ImageTransfer, machine::Machine, service::Runtime, sessions::SessionService,
     stats::Samples, status::Network, store::Store,
 };
@@ -209,7 +209,7 @@ async fn serve(cri: Arc<Cri>, listener: UnixListener) -> Result<(), transport::E
     let owner = rustix::process::geteuid().as_raw();
     let connections = stream::unfold(listener, move |listener| async move {
         let connection = accept(&listener, owner).await;
-        Some((Ok::<_, io::Error>(connection), listener))
+        Some((Ok::<_, io::Error>(Caller::new(connection)), listener))
     });
     let runtime = RuntimeServiceServer::new(Runtime(Arc::clone(&cri)))
         .max_decoding_message_size(MESSAGE_BYTES);

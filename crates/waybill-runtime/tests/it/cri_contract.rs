@@ -1,5 +1,6 @@
 //! What kubelets and the upstream validation suite rely on and the interface says only between the lines.
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::{Code, Status};
 use waybill_proto::cri::{
     AttachRequest, ContainerConfig, ContainerEventType, ContainerStatsFilter,
@@ -229,5 +230,53 @@ async fn a_start_that_fails_is_one_event_with_the_reason() {
         ]
     );
     drop(events);
+    lab.close().await;
+}
+
+/// As gRPC core begins, which Python's and C++'s clients stand on: the path of the socket is the authority.
+#[tokio::test]
+async fn a_client_that_names_the_socket_as_authority_is_answered() {
+    const ANSWERED: u8 = 1;
+    const SETTINGS: u8 = 4;
+    const WINDOW: u8 = 8;
+    let Some(lab) = CriLab::open().await else { return };
+    let mut headers = Vec::from([0x83, 0x86]);
+    for (name, value) in [
+        (":path", "/runtime.v1.RuntimeService/Version"),
+        (":authority", "tmp%2Fcri.sock"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ] {
+        headers.push(0x40);
+        for text in [name, value] {
+            headers.push(u8::try_from(text.len()).unwrap());
+            headers.extend_from_slice(text.as_bytes());
+        }
+    }
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+    };
+    let sent = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(SETTINGS, 0, 0, &[]),
+        frame(1, 4, 1, &headers),
+        frame(0, 1, 1, &[0; 5]),
+    ];
+    let mut stream = tokio::net::UnixStream::connect(lab.path("runtime.sock")).await.unwrap();
+    stream.write_all(&sent.concat()).await.unwrap();
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        stream.read_exact(&mut payload).await.unwrap();
+        match head[3] {
+            ANSWERED => break,
+            SETTINGS | WINDOW => {}
+            kind => panic!("a frame of kind {kind}: {payload:?}"),
+        }
+    }
+    drop(stream);
     lab.close().await;
 }
