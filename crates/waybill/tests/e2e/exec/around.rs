@@ -14,7 +14,7 @@ use crate::{
 const REFUSAL: &str = "exec is only served to sessions that the API server opened";
 const REMEDY: &str = "use pods/exec";
 
-/// EXEC-36: who may use `nodes/proxy` can read from nodes, and start nothing.
+/// EXEC-36, EXEC-58: who may use `nodes/proxy` can read from nodes, and start nothing.
 #[test]
 fn neither_nodes_proxy_nor_the_address_of_a_node_starts_anything_exec_36() {
     let Some(lab) = Lab::start() else { return };
