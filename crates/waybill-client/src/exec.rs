@@ -51,7 +51,7 @@ pub struct Executor {
     namespace: String,
     authorize: Authorize,
     /// One for all sessions: making it runs the credential plugin, and later connections resume the TLS session of
-    /// earlier ones.
+    /// earlier ones. A certificate from a plugin is that of the start; tokens are renewed.
     connector: HttpsConnector<HttpConnector>,
 }
 

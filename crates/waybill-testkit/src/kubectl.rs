@@ -94,6 +94,18 @@ impl Kubectl {
         self.until(line, |ran| squeeze(&ran.stdout).contains(part), part);
     }
 
+    /// Waits until a pod is ready; says what kubectl knows of it if it is not in time.
+    #[track_caller]
+    pub fn wait_until_ready(&self, pod: &str) {
+        let timeout = PATIENCE.as_secs();
+        let waited =
+            self.line(&format!("wait --for=condition=Ready pod/{pod} --timeout={timeout}s"));
+        if !waited.succeeded() {
+            let described = self.line(&format!("describe pod {pod}"));
+            panic!("{pod} is not ready: {waited:#?}\n{}", described.stdout);
+        }
+    }
+
     /// The program and its surroundings, for a shell that is to run it.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);

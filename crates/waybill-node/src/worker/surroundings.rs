@@ -97,7 +97,10 @@ impl Surroundings {
     /// Room that a pod which will not run again has taken is needed for others.
     pub(super) async fn clear_volumes(&self, pod: &Pod) {
         if let Err(error) = self.volumes.clear(pod).await {
-            warn!(reason = text(&error), "the volumes of an evicted pod are left for now");
+            warn!(
+                reason = text(&error),
+                "the volumes of an evicted pod keep their room until it is deleted"
+            );
         }
     }
 

@@ -258,17 +258,6 @@ async fn what_keeps_one_container_from_starting_does_not_keep_others() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_cannot_be_made_is_tried_again() {
-    let fake = FakeRuntime::start();
-    let workers = workers(&fake);
-    fake.state().fail.insert("RunPodSandbox", "no network");
-    workers.set(pod(json!({})));
-    fake.until(|state| state.calls == ["fail RunPodSandbox"]).await;
-    fake.state().fail.clear();
-    fake.until(|state| state.running() == ["a#0"]).await;
-}
-
-#[tokio::test]
 async fn pods_of_this_node_that_nobody_wants_are_removed() {
     let fake = FakeRuntime::start();
     let first = workers(&fake);

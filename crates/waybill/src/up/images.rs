@@ -3,13 +3,16 @@
 //! By a process of its own: packing an image takes some megabytes, and a supervisor that runs for months would
 //! keep them.
 
-use std::{path::Path, process::Stdio};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use tokio::process::Command;
+use tokio::{process::Command, time::timeout};
 
 use super::state::State;
 use crate::builtin::{self, BuiltIn};
+
+/// Longer than packing and importing takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Makes sure that the runtime at `socket` has the image; `None` if the machine has no program for it.
 pub(super) async fn ensure(state: &State, socket: &Path, image: BuiltIn) -> Result<Option<String>> {
@@ -18,7 +21,7 @@ pub(super) async fn ensure(state: &State, socket: &Path, image: BuiltIn) -> Resu
     }
     let program = std::env::current_exe().context("finding this program")?;
     let mark = state.dir().join("runtime").join(format!("built-in-{}", image.key()));
-    let output = Command::new(program)
+    let import = Command::new(program)
         .args(["image", "built-in", image.key()])
         .arg("--runtime")
         .arg(format!("unix://{}", socket.display()))
@@ -26,9 +29,9 @@ pub(super) async fn ensure(state: &State, socket: &Path, image: BuiltIn) -> Resu
         .arg(mark)
         .stdin(Stdio::null())
         .kill_on_drop(true)
-        .output()
-        .await
-        .with_context(|| format!("cannot import {}", image.name()))?;
+        .output();
+    let doing = || format!("cannot import {}", image.name());
+    let output = timeout(PATIENCE, import).await.with_context(doing)?.with_context(doing)?;
     if !output.status.success() {
         let told = String::from_utf8_lossy(&output.stderr);
         bail!("cannot import {}: {}", image.name(), told.trim().trim_start_matches("error: "));

@@ -36,7 +36,7 @@ fn a_thousand_overlapping_sessions_and_all_their_processes_are_attributed() {
             containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]}}}}"
         ))
         .succeeds();
-    stack.kubectl().line("wait --for=condition=Ready pod/crowd --timeout=60s").succeeds();
+    stack.kubectl().wait_until_ready("crowd");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let sessions = runtime.block_on(begin(&stack));
     assert_eq!(sessions.len(), USERS * SESSIONS);

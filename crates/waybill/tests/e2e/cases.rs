@@ -89,12 +89,7 @@ fn start(stack: &Stack, name: &str, manifest: &str) {
 
 #[track_caller]
 fn ready(stack: &Stack, name: &str) {
-    let waited =
-        stack.kubectl().line(&format!("wait --for=condition=Ready pod/{name} --timeout=60s"));
-    if waited.code != Some(0) {
-        let described = stack.kubectl().line(&format!("describe pod {name}"));
-        panic!("{name} is not ready: {waited:#?}\n{}", described.stdout);
-    }
+    stack.kubectl().wait_until_ready(name);
 }
 
 /// Waits until a pod has ended in `phase`.

@@ -32,7 +32,7 @@ fn manifest(name: &str, resources: &str) -> String {
 fn start(stack: &Stack, name: &str, resources: &str) -> String {
     let kubectl = stack.kubectl();
     kubectl.apply(&manifest(name, resources)).succeeds();
-    kubectl.line(&format!("wait --for=condition=Ready pod/{name} --timeout=60s")).succeeds();
+    kubectl.wait_until_ready(name);
     let uid = kubectl.line(&format!("get pod {name} -o jsonpath={{.metadata.uid}}"));
     uid.succeeds().stdout.clone()
 }

@@ -54,7 +54,7 @@ fn images_that_nobody_uses_go_when_the_disk_is_full() {
             command: [/bin/busybox, sleep, '3600']}]}}",
         )
         .succeeds();
-    kubectl.line("wait --for=condition=Ready pod/user --timeout=60s").succeeds();
+    kubectl.wait_until_ready("user");
     let start = Instant::now();
     while image(&stack, &["ls"], b"").succeeds().stdout.contains("unused") {
         assert!(start.elapsed() < PATIENCE, "an image that nobody uses is still there");

@@ -107,7 +107,7 @@ fn start_pod(kubectl: &Kubectl) {
                 env: [{{name: LOG_LEVEL, value: info}}]}}]}}}}"
         ))
         .succeeds();
-    kubectl.line(&format!("wait --for=condition=Ready pod/{POD} --timeout=60s")).succeeds();
+    kubectl.wait_until_ready(POD);
 }
 
 /// Waits until the audit log has a request, and returns the last that it says of it.

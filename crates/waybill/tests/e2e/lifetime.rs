@@ -17,10 +17,7 @@ fn start_sleeper(stack: &Stack) {
             containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]}}}}"
         ))
         .succeeds();
-    stack
-        .kubectl()
-        .line(&format!("wait --for=condition=Ready pod/{SLEEPER} --timeout=60s"))
-        .succeeds();
+    stack.kubectl().wait_until_ready(SLEEPER);
 }
 
 fn container(stack: &Stack) -> String {
@@ -95,7 +92,7 @@ fn a_volume_follows_its_object() {
                 volumeMounts: [{{name: v, mountPath: /v}}]}}]}}}}"
         ))
         .succeeds();
-    kubectl.line("wait --for=condition=Ready pod/follow --timeout=60s").succeeds();
+    kubectl.wait_until_ready("follow");
     kubectl.line("exec follow -- cat /v/a").prints("old");
     map("new");
     kubectl.eventually("exec follow -- cat /v/a", "new");

@@ -29,7 +29,7 @@ fn start(stack: &Stack) {
             containers: [{{name: main, image: '{IMAGE}', command: [sh, -c, '{SCRIPT}']}}]}}}}"
         ))
         .succeeds();
-    stack.kubectl().line("wait --for=condition=Ready pod/talker --timeout=60s").succeeds();
+    stack.kubectl().wait_until_ready("talker");
 }
 
 /// The files of the container's log, by name.

@@ -134,14 +134,6 @@ fn of_file(stack: &Stack, name: &str) -> Option<String> {
     all.find(|it| it.starts_with("A=")).map(str::to_owned)
 }
 
-#[track_caller]
-fn ready(stack: &Stack, name: &str) {
-    stack
-        .kubectl()
-        .line(&format!("wait --for=condition=Ready pod/{name} --timeout=60s"))
-        .succeeds();
-}
-
 /// FILE-25, FILE-41: the API server has the feature, its node does not yet.
 #[test]
 fn a_node_without_the_feature_ignores_the_field_file_41() {
@@ -150,7 +142,7 @@ fn a_node_without_the_feature_ignores_the_field_file_41() {
     let mut node = plan.join(&["--feature-gates", "EnvFiles=false"]);
     let pod = manifest("skew", "  nodeName: behind\n", 271_801);
     stack.kubectl().with_input(&["apply", "--validate=false", "-f", "-"], &pod).succeeds();
-    ready(&stack, "skew");
+    stack.kubectl().wait_until_ready("skew");
     assert_eq!(of_file(&stack, "skew"), None, "not set at all");
     node.stop();
     let node = plan.join(&["--drain"]);
@@ -159,7 +151,7 @@ fn a_node_without_the_feature_ignores_the_field_file_41() {
     stack.kubectl().line("exec skew -c main -- kill 1").succeeds();
     let restarts = "get pod skew -o jsonpath={.status.containerStatuses[0].restartCount}";
     stack.kubectl().eventually(restarts, "1");
-    ready(&stack, "skew");
+    stack.kubectl().wait_until_ready("skew");
     assert_eq!(of_file(&stack, "skew").as_deref(), Some("A=from a file"));
     stack.kubectl().line("delete pod skew").succeeds();
     stack.kubectl().line("delete node behind").succeeds();

@@ -105,7 +105,7 @@ fn check(stack: Stack) {
     kubectl.apply(OBJECTS).succeeds();
     // An old kubectl does not know fileKeyRef.
     kubectl.with_input(&["apply", "--validate=false", "-f", "-"], &manifest()).succeeds();
-    kubectl.line("wait --for=condition=Ready pod/origins --timeout=60s").succeeds();
+    kubectl.wait_until_ready("origins");
     check_table(&stack);
     check_json(&stack);
     kubectl.line("delete configmap,secret origins").succeeds();

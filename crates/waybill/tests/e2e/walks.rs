@@ -45,13 +45,7 @@ fn apply(stack: &Stack, manifest: &str) -> Ran {
 #[track_caller]
 fn start(stack: &Stack, name: &str) {
     apply(stack, &manifest(name)).succeeds();
-    ready(stack, name);
-}
-
-#[track_caller]
-fn ready(stack: &Stack, name: &str) {
-    let line = format!("wait --for=condition=Ready pod/{name} --timeout=90s");
-    stack.kubectl().line(&line).succeeds();
+    stack.kubectl().wait_until_ready(name);
 }
 
 /// What a process has of the two variables.
@@ -81,7 +75,7 @@ fn restart_container(stack: &Stack, name: &str, restarts: &str) {
     kubectl.line(&format!("exec {name} -c main -- kill 1")).succeeds();
     let count = format!("get pod {name} -o jsonpath={{.status.containerStatuses[0].restartCount}}");
     kubectl.eventually(&count, restarts);
-    ready(stack, name);
+    stack.kubectl().wait_until_ready(name);
 }
 
 const BOTH: [&str; 2] = ["A=from a file", "a:b=relaxed"];

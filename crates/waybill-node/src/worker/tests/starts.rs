@@ -34,7 +34,7 @@ async fn a_container_without_its_env_file_is_counted_file_39() {
 
 /// FILE-39
 #[tokio::test]
-async fn a_sandbox_that_cannot_be_made_is_counted_file_39() {
+async fn a_sandbox_that_cannot_be_made_is_counted_and_tried_again_file_39() {
     let fake = FakeRuntime::start();
     let workers = workers(&fake);
     fake.state().fail.insert("RunPodSandbox", "no network");
