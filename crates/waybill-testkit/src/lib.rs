@@ -11,6 +11,7 @@ pub mod apiserver;
 pub mod conformance;
 pub mod containerd;
 pub mod etcd;
+pub mod hostile;
 pub mod kubectl;
 pub mod node;
 pub mod port;
