@@ -20,7 +20,7 @@ use waybill_core::{chain::Chain, id::ResourceVersion};
 use crate::{
     cache::{Cache, CachedObject, ObjectKey},
     document::{metadata, remove_metadata, to_bytes},
-    registry::{RESOURCES, Resource},
+    registry::{RESOURCES, Resource, find},
     store::{Change, Event, Expected, Snapshot, Store, StoreError, Stored, Write, WriteError},
 };
 
@@ -101,6 +101,13 @@ impl Objects {
         let stored = resource.storage();
         let found = self.caches.iter().find(|entry| std::ptr::eq(entry.resource, stored));
         found.map(|entry| &entry.cache)
+    }
+
+    /// The namespace of this name, which is not there only if it was deleted: the caches of all kinds
+    /// come from one ordered stream. Whoever asks what it forbids must not go on without it.
+    pub(crate) fn namespace(&self, name: &str) -> Option<Value> {
+        let cache = self.cache(find("", "v1", "namespaces")?)?;
+        Some(cache.get(&ObjectKey::new("", name))?.document())
     }
 
     /// Every cache with its resource.

@@ -14,7 +14,7 @@ use waybill_stream::long_target;
 
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
-    admission::exec_env,
+    admission::exec_env::DenyList,
     authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
     document::{at, items, text, time},
@@ -267,12 +267,9 @@ impl Api {
 
     /// What the namespace says about the variables of sessions.
     fn admit_exec(&self, route: &ResourceRoute, options: &PodExecOptions) -> Result<(), Status> {
-        let namespace = find("", "v1", "namespaces")
-            .and_then(|namespaces| self.reader.objects.cache(namespaces))
-            .and_then(|cache| cache.get(&ObjectKey::new("", &route.namespace)));
-        let Some(namespace) = namespace else { return Ok(()) };
+        let namespace = self.reader.objects.namespace(&route.namespace);
         let names = options.env.iter().map(ExecVar::name);
-        match exec_env::refusal(&namespace.document(), names) {
+        match DenyList::of(namespace.as_ref()).refusal(names) {
             Some(why) => Err(Status::forbidden(route.status_target(), why)),
             None => Ok(()),
         }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bodies;
 mod client;
+mod exec_env;
 mod options;
 mod scheduling;
 mod session_keys;
