@@ -262,7 +262,7 @@ impl RuntimeService for Runtime {
 
     async fn status(&self, request: Request<StatusRequest>) -> Answer<StatusResponse> {
         let request = request.into_inner();
-        Ok(Response::new(self.0.status(request.verbose)))
+        Ok(Response::new(self.0.status(request.verbose).await))
     }
 
     async fn checkpoint_container(

@@ -82,6 +82,13 @@ impl Engine {
         self.device_guard != DeviceGuard::Nothing
     }
 
+    /// Whether sandboxes and containers can be made: makes sure that there is a process to fork them, and says why if
+    /// there cannot be one.
+    pub async fn check(&self) -> Result<()> {
+        let spawner = Arc::clone(&self.spawner);
+        blocking(move || spawner.check().map_err(lifecycle::spawner_error)).await
+    }
+
     /// Makes the namespaces of a sandbox and pins them. An id that exists is an error.
     pub async fn create_sandbox(&self, id: &str, request: &SandboxRequest) -> Result<Namespaces> {
         self.make_sandbox(id, request).await

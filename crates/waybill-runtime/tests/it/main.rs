@@ -16,4 +16,5 @@ mod engine_escape;
 mod engine_exec;
 mod engine_recovery;
 mod engine_sandbox;
+mod engine_spawner;
 mod lab;
