@@ -13,6 +13,7 @@ mod cri_restart;
 mod cri_sandbox;
 mod cri_unified;
 mod engine_container;
+mod engine_escape;
 mod engine_exec;
 mod engine_recovery;
 mod engine_sandbox;
