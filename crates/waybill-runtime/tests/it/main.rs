@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod cri_attach;
 mod cri_container;
 mod cri_contract;
 mod cri_exec;
