@@ -12,6 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -151,6 +152,16 @@ impl Objects {
     /// Lets the store forget the history before `before`.
     pub(crate) async fn compact(&self, before: ResourceVersion) -> Result<(), StoreError> {
         self.store.compact(before).await
+    }
+
+    /// Why the store takes no writes at the moment.
+    pub(crate) async fn trouble(&self) -> Option<String> {
+        self.store.trouble().await
+    }
+
+    /// Makes the metrics of the store visible.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.store.register(registry);
     }
 
     /// Everything up to this revision is in the caches.
