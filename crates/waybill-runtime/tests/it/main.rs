@@ -8,6 +8,7 @@ mod cri_contract;
 mod cri_exec;
 mod cri_images;
 mod cri_lab;
+mod cri_mount_target;
 mod cri_privilege;
 mod cri_restart;
 mod cri_sandbox;
