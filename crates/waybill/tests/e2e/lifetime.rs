@@ -9,15 +9,16 @@ use crate::BINARY;
 const SLEEPER: &str = "sleeper";
 
 fn start_sleeper(stack: &Stack) {
-    stack
-        .kubectl()
-        .apply(&format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: {SLEEPER}}}, spec: {{
+    stack.kubectl().apply(&pod(SLEEPER)).succeeds();
+    stack.kubectl().wait_until_ready(SLEEPER);
+}
+
+fn pod(name: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{
             terminationGracePeriodSeconds: 1,
             containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]}}}}"
-        ))
-        .succeeds();
-    stack.kubectl().wait_until_ready(SLEEPER);
+    )
 }
 
 fn container(stack: &Stack) -> String {
@@ -56,6 +57,41 @@ fn a_role_that_dies_comes_back_and_no_container_notices() {
         format!("get pod {SLEEPER} -o jsonpath={{.status.containerStatuses[0].restartCount}}");
     stack.kubectl().line(&restarts).prints("0");
     stack.kubectl().line(&format!("delete pod {SLEEPER}")).succeeds();
+    stack.stop();
+}
+
+/// A machine may freeze any role for as long as it likes: what was asked meanwhile is done afterwards.
+#[test]
+fn a_role_that_is_stopped_and_goes_on_loses_nothing() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let kubectl = stack.kubectl();
+    start_sleeper(&stack);
+    let before = container(&stack);
+    for role in ["node", "runtime", "apiserver"] {
+        let name = format!("during-{role}");
+        let process = stack.pause_role(role);
+        if role == "apiserver" {
+            let version = kubectl.line("version --request-timeout=1s");
+            assert!(!version.succeeded(), "nobody answers: {version:#?}");
+            stack.resume(process);
+            kubectl.eventually("get --raw /readyz", "ok");
+            kubectl.apply(&pod(&name)).succeeds();
+        } else {
+            // The object is taken in while nobody can start it.
+            kubectl.apply(&pod(&name)).succeeds();
+            kubectl
+                .line(&format!("get pod {name} -o jsonpath={{.status.phase}}"))
+                .prints("Pending");
+            stack.resume(process);
+        }
+        kubectl.wait_until_ready(&name);
+        kubectl.eventually("get --raw /readyz", "ok");
+        kubectl.eventually(&format!("exec {SLEEPER} -- echo alive"), "alive");
+        assert_eq!(container(&stack), before, "after the sleep of the {role}");
+    }
+    let restarts = "get pods -o jsonpath={.items[*].status.containerStatuses[0].restartCount}";
+    kubectl.line(restarts).prints("0 0 0 0");
+    kubectl.line("delete pods --all").succeeds();
     stack.stop();
 }
 

@@ -7,6 +7,7 @@
 #![cfg(test)]
 
 mod attribution;
+mod canary;
 mod cases;
 mod cgroups;
 mod disk;
