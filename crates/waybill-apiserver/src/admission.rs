@@ -6,6 +6,7 @@
 
 mod env_names;
 pub(crate) mod exec_env;
+mod node_restriction;
 mod provider_classes;
 mod service_account;
 
@@ -15,7 +16,7 @@ use serde_json::Value;
 use waybill_api::status::{Status, Target};
 
 use crate::{
-    authz::{Authorizer, forbidden::object_message, node::node_of},
+    authz::{Authorizer, forbidden::object_message, node::restriction::NodeWrite},
     cache::ObjectKey,
     document::{is_terminating, metadata},
     objects::Objects,
@@ -54,7 +55,7 @@ impl Admission {
     ) -> Result<(), Status> {
         self.check_namespace(change, document)?;
         self.check_roles(change, None, document)?;
-        self.check_node(change, document)?;
+        self.restrict_node(change, "", NodeWrite::Create(document))?;
         self.check_env_names(change, None, document)?;
         if is_pod(change) {
             self.check_provider_classes(change, document)?;
@@ -88,7 +89,7 @@ impl Admission {
         if change.route.resource.plural == "namespaces" && KEPT_NAMESPACES.contains(&name) {
             return Err(forbidden(change, name, "this namespace may not be deleted"));
         }
-        Ok(())
+        self.restrict_node(change, "", NodeWrite::Delete(document))
     }
 
     /// Objects are created only in namespaces that exist and are not going away.
@@ -126,15 +127,6 @@ impl Admission {
         self.authorizer
             .check_rbac_write(change.user, old, new)
             .map_err(|error| forbidden(change, metadata(new, "name"), &error.to_string()))
-    }
-
-    /// What only the body of a node's request tells.
-    fn check_node(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
-        let Some(node) = node_of(change.user) else { return Ok(()) };
-        self.authorizer
-            .nodes()
-            .check_create(node, &change.route.target(), document)
-            .map_err(|error| forbidden(change, metadata(document, "name"), &error.to_string()))
     }
 }
 

@@ -164,6 +164,12 @@ impl Api {
         let account = Account { namespace: &route.namespace, name: &route.name };
         let tokens = &self.authenticator.tokens;
         let now = (self.clock)();
+        self.rest.admission.restrict_node_token(
+            context.user,
+            route,
+            &question,
+            tokens.service_accounts.audiences(),
+        )?;
         let answer = token_request(
             &tokens.service_accounts,
             tokens.objects.as_ref(),
