@@ -10,6 +10,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rustix::process::geteuid;
 use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::net::TcpListener;
@@ -196,8 +197,10 @@ impl Server {
         tasks.close();
 
         let socket_path = state.join("run").join("login.sock");
-        let admins =
-            AdminRule { server_uid: own_uid(state), group: crate::authz::MASTERS_GROUP.to_owned() };
+        let admins = AdminRule {
+            server_uid: geteuid().as_raw(),
+            group: crate::authz::MASTERS_GROUP.to_owned(),
+        };
         let socket =
             LocalSocket::bind(&socket_path, local, UnixUsers::new(admins), Arc::clone(&clock))
                 .map_err(during("opening the local socket"))?;
@@ -407,13 +410,6 @@ fn during<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
 ) -> impl FnOnce(E) -> ServerError {
     let step = step.into();
     move |source| ServerError { step, source: source.into() }
-}
-
-/// Whoever owns the state directory runs the server.
-fn own_uid(state_dir: &Path) -> u32 {
-    use std::os::unix::fs::MetadataExt;
-
-    std::fs::metadata(state_dir).map_or(0, |metadata| metadata.uid())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one clock of the server, passed to everybody")]

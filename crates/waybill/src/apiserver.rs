@@ -24,6 +24,7 @@ use crate::{
     Outcome,
     log::{self, LogFormat},
     rest,
+    state_dir::{no_links, own_directory},
 };
 
 /// Run a Kubernetes API server.
@@ -102,9 +103,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     let gates = FeatureGates::parse(&args.feature_gates, args.emulated_version)?;
-    fs::create_dir_all(&args.state_dir)
-        .with_context(|| format!("creating {}", args.state_dir.display()))?;
-    let state_dir = fs::canonicalize(&args.state_dir)?;
+    let state_dir = own_directory(&args.state_dir)?;
     let config = Config {
         state_dir: state_dir.clone(),
         listen: args.listen,
@@ -203,7 +202,8 @@ fn write_kubeconfig(state_dir: &Path, server: &Server) -> Result<PathBuf> {
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let write = || -> io::Result<()> {
         let mut options = fs::File::options();
-        let mut file = options.write(true).create(true).truncate(true).mode(mode).open(path)?;
+        options.write(true).create(true).truncate(true).mode(mode).custom_flags(no_links());
+        let mut file = options.open(path)?;
         file.write_all(content)
     };
     write().with_context(|| format!("writing {}", path.display()))

@@ -27,6 +27,7 @@ use crate::{
     log::{self, LogFormat},
     rest,
     runtime::parse_socket,
+    state_dir::own_directory,
     up::host_name,
 };
 
@@ -255,15 +256,11 @@ fn config(args: Args) -> Result<Config> {
     if args.image_gc_low_threshold >= args.image_gc_high_threshold {
         bail!("--image-gc-low-threshold must be lower than --image-gc-high-threshold");
     }
-    let directory = |path: &PathBuf| {
-        let made = fs::create_dir_all(path).and_then(|()| fs::canonicalize(path));
-        made.with_context(|| format!("creating {}", path.display()))
-    };
     Ok(Config {
         name: args.name.unwrap_or_else(host_name),
         directories: Directories {
-            state: directory(&args.state_dir)?,
-            logs: directory(&args.log_dir)?,
+            state: own_directory(&args.state_dir)?,
+            logs: own_directory(&args.log_dir)?,
         },
         runtime: args.runtime,
         listen: args.listen,
