@@ -8,6 +8,7 @@ use std::{
     net::SocketAddr,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -16,7 +17,7 @@ use waybill_api::{
     gates::{FeatureGates, KubeVersion},
     pod::EnvOptions,
 };
-use waybill_apiserver::{AnonymousAccess, Config, NodeAddressType, Server};
+use waybill_apiserver::{AnonymousAccess, Config, NodeAddressType, RequestLimits, Server};
 use waybill_core::chain::Chain;
 
 pub(crate) use self::store::StoreArgs;
@@ -96,6 +97,19 @@ pub(crate) struct Args {
     )]
     kubelet_preferred_address_types: Vec<NodeAddressType>,
 
+    /// Requests that read, at once; of one user at most half. 0 is no limit.
+    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    max_requests_inflight: usize,
+
+    /// Requests that change something, at once; of one user at most half. 0 is no limit.
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    max_mutating_requests_inflight: usize,
+
+    /// How long a client may take to send the body of a request, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    request_timeout: u64,
+
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -119,6 +133,11 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         anonymous: args.anonymous_auth.into(),
         service_account_keys: args.service_account_key_file,
         node_address_types: args.kubelet_preferred_address_types,
+        limits: RequestLimits {
+            max_requests_inflight: args.max_requests_inflight,
+            max_mutating_requests_inflight: args.max_mutating_requests_inflight,
+            request_timeout: Duration::from_secs(args.request_timeout),
+        },
     };
     log::start(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

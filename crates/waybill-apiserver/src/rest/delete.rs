@@ -114,7 +114,7 @@ fn after_delete(document: &Value, wanted: Option<i64>, now: Timestamp) -> Option
         .as_i64()
         .is_none_or(|running| grace < running);
     if !is_terminating(document) || shorter {
-        let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
         set_metadata(&mut marked, "deletionTimestamp", time(end));
         set_metadata(&mut marked, "deletionGracePeriodSeconds", grace);
     }
@@ -184,6 +184,8 @@ mod tests {
         let later = after_delete(&sooner, Some(60), now()).unwrap();
         assert_eq!(later, sooner, "a running grace period is never extended");
         assert_eq!(after_delete(&sooner, Some(0), now()), None);
+        let never = after_delete(&pod("n"), Some(i64::MAX), now()).unwrap();
+        assert_eq!(never["metadata"]["deletionTimestamp"], "9999-12-30T22:00:00Z");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 mod bad_input;
 mod bodies;
+mod certificates;
 mod client;
+mod limits;
 mod node_credentials;
 mod options;
 mod scheduling;
@@ -20,7 +22,7 @@ use waybill_api::{
     pod::EnvOptions,
 };
 
-use super::{AnonymousAccess, Config, Server, StoreConfig};
+use super::{AnonymousAccess, Config, RequestLimits, Server, StoreConfig};
 use crate::proxy::address::NodeAddressType;
 
 /// `admin` may do everything, `alice` nothing.
@@ -101,5 +103,6 @@ fn config(dir: &Path) -> Config {
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),
+        limits: RequestLimits::default(),
     }
 }
