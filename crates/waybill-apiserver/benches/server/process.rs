@@ -102,6 +102,7 @@ pub(crate) async fn serve(directory: &Path) -> Result<()> {
         token_file: Some(tokens),
         audit_policy: None,
         strict_audit: false,
+        audit_failure: waybill_apiserver::AuditFailure::default(),
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         limits: RequestLimits::default(),

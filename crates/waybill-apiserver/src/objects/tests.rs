@@ -39,6 +39,10 @@ impl Store for ShownStore {
     fn compact(&self, _: ResourceVersion) -> BoxFuture<'_, Result<(), StoreError>> {
         unreachable!("nothing is forgotten here")
     }
+
+    fn trouble(&self) -> BoxFuture<'_, Option<String>> {
+        unreachable!("nobody asks for it")
+    }
 }
 
 /// Pods by name, each with the revision of its last write.

@@ -4,6 +4,7 @@ mod bad_input;
 mod bodies;
 mod certificates;
 mod client;
+mod exec_env;
 mod limits;
 mod node_credentials;
 mod options;
@@ -22,7 +23,7 @@ use waybill_api::{
     pod::EnvOptions,
 };
 
-use super::{AnonymousAccess, Config, RequestLimits, Server, StoreConfig};
+use super::{AnonymousAccess, AuditFailure, Config, RequestLimits, Server, StoreConfig};
 use crate::proxy::address::NodeAddressType;
 
 /// `admin` may do everything, `alice` nothing.
@@ -100,6 +101,7 @@ fn config(dir: &Path) -> Config {
         token_file: Some(dir.join("tokens.csv")),
         audit_policy: Some(dir.join("policy.yaml")),
         strict_audit: false,
+        audit_failure: AuditFailure::default(),
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod cri_attach;
 mod cri_container;
 mod cri_contract;
 mod cri_exec;
@@ -12,7 +13,9 @@ mod cri_restart;
 mod cri_sandbox;
 mod cri_unified;
 mod engine_container;
+mod engine_escape;
 mod engine_exec;
 mod engine_recovery;
 mod engine_sandbox;
+mod engine_spawner;
 mod lab;

@@ -10,3 +10,4 @@ mod image;
 mod run;
 mod runtime;
 mod state_dir;
+mod unwritable_log;
