@@ -89,6 +89,18 @@ pub struct ContainerRequest {
     pub env: Vec<(EnvName, EnvValue)>,
     /// How it reads and writes.
     pub stdio: Stdio,
+    /// Which system calls it is denied.
+    pub seccomp: SeccompProfile,
+}
+
+/// Which system calls the processes of a container are denied, first processes and sessions alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum SeccompProfile {
+    /// Our own small filter: no new namespaces, no mounts, no hold on other processes.
+    #[default]
+    RuntimeDefault,
+    /// No filter.
+    Unconfined,
 }
 
 /// A container's stdio.

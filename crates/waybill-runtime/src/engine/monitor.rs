@@ -12,6 +12,7 @@ mod ending;
 mod log;
 mod privileges;
 mod requests;
+mod seccomp;
 mod session;
 mod streams;
 mod view;

@@ -83,7 +83,7 @@ fn leave_last_steps_to_us(process: &mut Process) {
 fn check_linux(spec: &Spec, hierarchies: &Hierarchies) -> Result<Cgroup, EngineError> {
     let linux = spec.linux().as_ref().ok_or_else(|| invalid("the spec is not for Linux"))?;
     if linux.seccomp().is_some() {
-        return Err(invalid("seccomp profiles are not supported; run the container unconfined"));
+        return Err(invalid("seccomp profiles of a spec are not supported; the request names one"));
     }
     if has_namespace(spec, LinuxNamespaceType::User) {
         return Err(invalid("user namespaces are not supported"));

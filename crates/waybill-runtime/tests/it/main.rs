@@ -18,5 +18,9 @@ mod engine_escape;
 mod engine_exec;
 mod engine_recovery;
 mod engine_sandbox;
+mod engine_seccomp;
 mod engine_spawner;
 mod lab;
+// Shared with tests of whole stacks, whose kit stands above this crate.
+#[path = "../../../waybill-testkit/src/hostile.rs"]
+mod hostile;

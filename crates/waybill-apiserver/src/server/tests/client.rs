@@ -11,7 +11,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use serde_json::Value;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -53,20 +53,37 @@ fn trusting_config(pem: &str) -> ClientConfig {
         .with_no_client_auth()
 }
 
+/// The same with a certificate of the client, and its key; both in PEM.
+pub(super) fn trusting_with(pem: &str, certificate: &str, key: &[u8]) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    Arc::new(config)
+}
+
 impl TestServer {
     pub(super) async fn connect(&self) -> TlsStream<TcpStream> {
+        self.connect_with(&self.tls).await
+    }
+
+    async fn connect_with(&self, tls: &Arc<ClientConfig>) -> TlsStream<TcpStream> {
         let tcp = TcpStream::connect(self.server.address()).await.unwrap();
         let name = ServerName::try_from("127.0.0.1").unwrap();
-        TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await.unwrap()
+        TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await.unwrap()
     }
 
     /// A connection for many requests at once.
     pub(super) async fn connect_http2(&self) -> http2::SendRequest<Full<Bytes>> {
         let mut tls = trusting_config(self.server.ca_certificate());
         tls.alpn_protocols = vec![b"h2".to_vec()];
-        let tcp = TcpStream::connect(self.server.address()).await.unwrap();
-        let name = ServerName::try_from("127.0.0.1").unwrap();
-        let stream = TlsConnector::from(Arc::new(tls)).connect(name, tcp).await.unwrap();
+        let stream = self.connect_with(&Arc::new(tls)).await;
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
         let (sender, connection) = handshake.await.unwrap();
         tokio::spawn(connection);
@@ -103,7 +120,7 @@ impl TestServer {
             request = request.header(*name, value);
         }
         let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
-        Reply::of(self.answer(request).await).await
+        Reply::of(self.answer(&self.tls, request).await).await
     }
 
     /// Starts a watch, which must be granted.
@@ -129,12 +146,18 @@ impl TestServer {
         if !user.is_empty() {
             request = request.header(header::AUTHORIZATION, format!("Bearer {user}-token"));
         }
-        self.answer(request.body(Full::new(body)).unwrap()).await
+        let shown = self.certificate.as_ref().filter(|_| user.is_empty());
+        let request = request.body(Full::new(body)).unwrap();
+        self.answer(shown.unwrap_or(&self.tls), request).await
     }
 
     /// Sends a request on a connection of its own.
-    async fn answer(&self, request: Request<Full<Bytes>>) -> http::Response<Incoming> {
-        let io = TokioIo::new(self.connect().await);
+    async fn answer(
+        &self,
+        tls: &Arc<ClientConfig>,
+        request: Request<Full<Bytes>>,
+    ) -> http::Response<Incoming> {
+        let io = TokioIo::new(self.connect_with(tls).await);
         let (mut sender, connection) = http1::handshake(io).await.unwrap();
         tokio::spawn(connection);
         timeout(PATIENCE, sender.send_request(request)).await.unwrap().unwrap()
