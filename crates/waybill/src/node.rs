@@ -1,7 +1,6 @@
 //! `waybill node`: the node as a process of its own.
 
 use std::{
-    fs,
     io::{self, Write},
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -9,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use waybill_api::{
