@@ -18,7 +18,7 @@ use waybill_api::{
     pod::EnvOptions,
 };
 use waybill_apiserver::{
-    AnonymousAccess, AuditFailure, AuditRotation, Config, NodeAddressType, Server,
+    AnonymousAccess, AuditFailure, AuditRotation, Config, NodeAddressType, RequestLimits, Server,
 };
 use waybill_core::chain::Chain;
 
@@ -27,6 +27,7 @@ use crate::{
     Outcome,
     log::{self, LogFormat},
     rest,
+    state_dir::{no_links, own_directory},
 };
 
 /// Run a Kubernetes API server.
@@ -120,6 +121,19 @@ pub(crate) struct Args {
     )]
     kubelet_preferred_address_types: Vec<NodeAddressType>,
 
+    /// Requests that read, at once; of one user at most half. 0 is no limit.
+    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    max_requests_inflight: usize,
+
+    /// Requests that change something, at once; of one user at most half. 0 is no limit.
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    max_mutating_requests_inflight: usize,
+
+    /// How long a client may take to send the body of a request, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    request_timeout: u64,
+
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -127,9 +141,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     let gates = FeatureGates::parse(&args.feature_gates, args.emulated_version)?;
-    fs::create_dir_all(&args.state_dir)
-        .with_context(|| format!("creating {}", args.state_dir.display()))?;
-    let state_dir = fs::canonicalize(&args.state_dir)?;
+    let state_dir = own_directory(&args.state_dir)?;
     let config = Config {
         state_dir: state_dir.clone(),
         listen: args.listen,
@@ -152,6 +164,11 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         anonymous: args.anonymous_auth.into(),
         service_account_keys: args.service_account_key_file,
         node_address_types: args.kubelet_preferred_address_types,
+        limits: RequestLimits {
+            max_requests_inflight: args.max_requests_inflight,
+            max_mutating_requests_inflight: args.max_mutating_requests_inflight,
+            request_timeout: Duration::from_secs(args.request_timeout),
+        },
     };
     log::start(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -261,7 +278,8 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let new = path.with_added_extension("new");
     let write = || -> io::Result<()> {
         let mut options = fs::File::options();
-        let mut file = options.write(true).create(true).truncate(true).mode(mode).open(&new)?;
+        options.write(true).create(true).truncate(true).mode(mode).custom_flags(no_links());
+        let mut file = options.open(&new)?;
         file.write_all(content)?;
         fs::rename(&new, path)
     };

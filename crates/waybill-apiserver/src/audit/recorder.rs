@@ -380,7 +380,7 @@ impl RequestAudit {
         let Some(mut record) = self.record.take() else {
             return Ok(());
         };
-        let refused = status.code == 403;
+        let refused = matches!(status.code, 403 | 429);
         record.event.response_status = Some(status);
         if refused && !record.may_tell_of_refusal() {
             return Ok(());

@@ -126,6 +126,7 @@ impl Cri {
                 let env_names = shown_names(&config, env.iter().map(|(name, _)| name));
                 let stop_signal = stop_signal(&config, image_config.stop_signal().as_deref())?;
                 let resources = config.linux.as_ref().and_then(|it| it.resources.clone());
+                let seccomp = spec::seccomp_profile(&spec::security_context(&config))?;
                 let stdio = Stdio {
                     stdin: config.stdin,
                     stdin_once: config.stdin_once,
@@ -146,7 +147,7 @@ impl Cri {
                     start_error: None,
                     config,
                 };
-                Ok((record, ContainerRequest { spec, env, stdio }))
+                Ok((record, ContainerRequest { spec, env, stdio, seccomp }))
             })
             .await?;
         self.engine.create(&record.id, request).await?;
