@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustix::process::geteuid;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -23,8 +23,8 @@ use crate::{
     admission::Admission,
     api::{Api, open_api},
     audit::{
-        AuditLog, AuditMetrics, Durability, LogOptions, OnFailure, Overflow, Policy, Recorder,
-        RotatingFile, Rotation,
+        AuditLog, AuditMetrics, Durability, LogOptions, Logs, OnFailure, Overflow, Policy,
+        Recorder, RotatingFile, Rotation,
     },
     authn::{
         Anonymous, Authenticator, BearerTokens,
@@ -65,6 +65,15 @@ const SESSIONS: Duration = Duration::from_secs(5);
 /// How long a request waits for a place in the audit log before it is refused.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(5);
 
+/// What strangers may fill of the disk, and of the memory; it is theirs alone.
+const STRANGERS_ROTATION: Rotation = Rotation {
+    max_bytes: 10 << 20,
+    max_backups: Some(3),
+    max_age: None,
+    keep_at_least: SignedDuration::ZERO,
+};
+const STRANGERS_PLACES: u32 = 4_096;
+
 /// How a server is set up.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -86,6 +95,8 @@ pub struct Config {
     pub strict_audit: bool,
     /// What becomes of requests that cannot be recorded.
     pub audit_failure: AuditFailure,
+    /// When files of the audit log are full, and how long they are kept.
+    pub audit_rotation: AuditRotation,
     /// What may be asked without saying who asks.
     pub anonymous: AnonymousAccess,
     /// Further keys whose service account tokens are believed, as PEM files.
@@ -137,6 +148,30 @@ pub enum AuditFailure {
     Allow,
     /// They are refused.
     Fail,
+}
+
+/// When files of the audit log are full, and how long they are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditRotation {
+    /// The bytes of a file that is full.
+    pub max_size: u64,
+    /// How many full files are kept; `None` for all.
+    pub max_backups: Option<usize>,
+    /// How long they are kept; `None` for ever.
+    pub max_age: Option<Duration>,
+    /// Should `max_backups` make one go earlier, the log, a metric and an alert tell.
+    pub keep_at_least: Duration,
+}
+
+impl Default for AuditRotation {
+    fn default() -> Self {
+        Self {
+            max_size: 100 << 20,
+            max_backups: Some(10),
+            max_age: None,
+            keep_at_least: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
 }
 
 /// A server that runs.
@@ -390,12 +425,13 @@ fn recorder(
     clock: &Clock,
 ) -> Result<Recorder, ServerError> {
     let policy = audit_policy(config.audit_policy.as_deref())?;
-    let path = config.state_dir.join("audit").join("audit.log");
-    let what = || format!("opening the audit log {}", path.display());
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(during(what()))?;
-    }
-    let file = RotatingFile::open(&path, Rotation::default()).map_err(during(what()))?;
+    let AuditRotation { max_size, max_backups, max_age, keep_at_least } = config.audit_rotation;
+    let rotation = Rotation {
+        max_bytes: max_size,
+        max_backups,
+        max_age: max_age.map(saturating),
+        keep_at_least: saturating(keep_at_least),
+    };
     let options = if config.strict_audit {
         LogOptions {
             overflow: Overflow::Reject(AUDIT_PATIENCE),
@@ -405,12 +441,34 @@ fn recorder(
     } else {
         LogOptions::default()
     };
-    let log = AuditLog::start(file, options, metrics, Arc::clone(clock)).map_err(during(what()))?;
+    let users = audit_log(config, "audit.log", rotation, options, &metrics, clock)?;
+    let places = LogOptions { places: STRANGERS_PLACES, ..options };
+    let strangers =
+        audit_log(config, "anonymous.log", STRANGERS_ROTATION, places, &metrics, clock)?;
     let on_failure = match config.audit_failure {
         AuditFailure::Allow if !config.strict_audit => OnFailure::Allow,
         _ => OnFailure::Refuse,
     };
-    Ok(Recorder::new(policy, Arc::new(log), on_failure, Arc::clone(clock)))
+    Ok(Recorder::new(policy, Logs::new(users, strangers), on_failure, Arc::clone(clock)))
+}
+
+fn audit_log(
+    config: &Config,
+    name: &str,
+    rotation: Rotation,
+    options: LogOptions,
+    metrics: &AuditMetrics,
+    clock: &Clock,
+) -> Result<AuditLog, ServerError> {
+    let path = config.state_dir.join("audit").join(name);
+    let what = || format!("opening the audit log {}", path.display());
+    let file = RotatingFile::open(&path, rotation, clock()).map_err(during(what()))?;
+    let file = file.counting(metrics.dropped.clone());
+    AuditLog::start(file, options, metrics.clone(), Arc::clone(clock)).map_err(during(what()))
+}
+
+fn saturating(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
 fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {
