@@ -3,7 +3,7 @@
 mod table;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
@@ -11,7 +11,10 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use jiff::{SignedDuration, Timestamp};
-use waybill_trace::{AuditLog, End, Filter, Processes, Runtime, Trace, join, session_of};
+use waybill_trace::{
+    AuditLog, Container, End, Filter, LiveProcess, Membership, Processes, Runtime, Trace, join,
+    judge, read_processes,
+};
 
 use self::table::Table;
 use crate::{Outcome, runtime::parse_socket};
@@ -22,9 +25,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Show who ran what in which container.
 ///
 /// Joins the audit log of the API server with the exec sessions of the runtime on this machine, and with
-/// what runs in them now. Each session has a cgroup that its processes cannot leave, so a user is found
-/// whatever a process did to its environment, and after the connection has ended too. Names of variables
-/// are shown, values never.
+/// what runs in them now. Each session has a cgroup that the runtime made and knows by the kernel's ID, so a user is
+/// found whatever a process did to its environment, and after the connection has ended too. A process that was
+/// moved is shown as moved, and nobody is named for it. Names of variables are shown, values never.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -91,15 +94,16 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut sources = Sources::open(args).await?;
-        let wanted = Wanted::new(args)?;
+        let mut wanted = Wanted::new(args)?;
         if args.follow {
             follow(&mut sources, &wanted, args.output).await
         } else {
-            let traces = sources.read().await?;
-            let traces: Vec<_> = traces.into_iter().filter(|it| wanted.takes(it)).collect();
-            if let (Some(pid), []) = (args.pid, traces.as_slice()) {
-                bail!("the runtime does not know the session of process {pid}");
+            let view = sources.look().await?;
+            if let Some(pid) = args.pid {
+                wanted.session = Some(view.session_of(pid)?);
+                wanted.filter.probes = true;
             }
+            let traces: Vec<_> = view.traces.into_iter().filter(|it| wanted.takes(it)).collect();
             print(&traces, args.output)?;
             Ok(Outcome::Success)
         }
@@ -130,12 +134,63 @@ impl Sources {
     }
 
     pub(crate) async fn read(&mut self) -> Result<Vec<Trace>> {
-        let sessions = self.runtime.sessions().await?;
+        Ok(self.look().await?.traces)
+    }
+
+    /// A process that seems to be moved is looked at again: between two questions sessions begin and end.
+    async fn look(&mut self) -> Result<View> {
+        let mut view = self.look_once(None).await?;
+        if view.judged.values().any(|it| matches!(it, Membership::Moved(_))) {
+            view = self.look_once(Some(&view.judged)).await?;
+        }
+        Ok(view)
+    }
+
+    /// Whom `before` does not call moved is not called so now.
+    async fn look_once(&mut self, before: Option<&BTreeMap<u32, Membership>>) -> Result<View> {
+        // First of all: then a session that the runtime does not know has ended.
+        let processes = read_processes().context("reading /proc")?;
+        let (sessions, cgroups) = self.runtime.sessions().await?;
         let containers = self.runtime.containers().await?;
         // After the sessions: a request is recorded before its session begins.
         self.audit.refresh()?;
-        let processes = Processes::read().context("reading /proc")?;
-        Ok(join(self.audit.requests(), &sessions, &containers, &processes))
+        let mut judged = judge(&processes, &sessions, &cgroups);
+        if let Some(before) = before {
+            let moved = |it: Option<&Membership>| matches!(it, Some(Membership::Moved(_)));
+            judged.retain(|pid, it| !moved(Some(it)) || moved(before.get(pid)));
+        }
+        let processes = Processes::new(&judged, LiveProcess::of);
+        let traces = join(self.audit.requests(), &sessions, &containers, &processes, now());
+        Ok(View { traces, judged, containers })
+    }
+}
+
+/// What there was to see at one time.
+struct View {
+    traces: Vec<Trace>,
+    judged: BTreeMap<u32, Membership>,
+    containers: HashMap<String, Container>,
+}
+
+impl View {
+    /// The session of a process, if one can be named for it.
+    fn session_of(&self, pid: u32) -> Result<String> {
+        match self.judged.get(&pid) {
+            Some(Membership::Session(session)) => Ok(session.clone()),
+            Some(Membership::Moved(moved)) => bail!(
+                "process {pid} was moved, so nobody can be named for it: {}",
+                moved.reason.describe()
+            ),
+            Some(Membership::Container(id)) => {
+                let Container { namespace, pod, name } =
+                    self.containers.get(id).cloned().unwrap_or_default();
+                bail!(
+                    "process {pid} belongs to no exec session: it is one of the own processes of container \
+                     {name:?} of pod {namespace}/{pod}"
+                )
+            }
+            None => bail!("process {pid} belongs to no exec session of this machine's runtime"),
+        }
     }
 }
 
@@ -157,28 +212,14 @@ struct Wanted {
 
 impl Wanted {
     fn new(args: &Args) -> Result<Self> {
-        let session = match args.pid {
-            Some(pid) => {
-                let session = session_of(pid);
-                let session = session.with_context(|| format!("reading the cgroup of {pid}"))?;
-                Some(session.with_context(|| {
-                    format!("process {pid} belongs to no exec session of this machine's runtime")
-                })?)
-            }
-            None => None,
-        };
         let since = match args.since {
             Some(Since::Ago(ago)) => Some(now().checked_sub(ago)?),
             Some(Since::Time(time)) => Some(time),
             None => None,
         };
-        let filter = Filter {
-            pod: args.pod.clone(),
-            user: args.user.clone(),
-            since,
-            probes: args.probes || session.is_some(),
-        };
-        Ok(Self { filter, session })
+        let filter =
+            Filter { pod: args.pod.clone(), user: args.user.clone(), since, probes: args.probes };
+        Ok(Self { filter, session: None })
     }
 
     fn takes(&self, trace: &Trace) -> bool {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 use waybill_proto::runtime::{
-    ListSessionsRequest, ListSessionsResponse, Session, sessions_server::Sessions,
+    ContainerCgroups, ListSessionsRequest, ListSessionsResponse, Session, sessions_server::Sessions,
 };
 
 use super::{Cri, convert};
-use crate::engine::{SessionFilter, SessionRecord};
+use crate::engine::{self, SessionFilter, SessionRecord};
 
 pub(crate) struct SessionService(pub(crate) Arc<Cri>);
 
@@ -25,7 +25,8 @@ impl Sessions for SessionService {
         };
         let filter = SessionFilter { container, running: request.running };
         let sessions = self.0.engine.sessions(&filter).iter().map(session).collect();
-        Ok(Response::new(ListSessionsResponse { sessions }))
+        let containers = self.0.engine.container_cgroups().into_iter().map(cgroups).collect();
+        Ok(Response::new(ListSessionsResponse { sessions, containers }))
     }
 }
 
@@ -39,5 +40,16 @@ fn session(record: &SessionRecord) -> Session {
         exit_code: record.exit.as_ref().map_or(0, |exit| exit.code),
         env_names: record.injected.iter().map(ToString::to_string).collect(),
         audit_id: record.audit_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        cgroup_id: record.cgroup_id,
+        cgroup_made_at: record.made_at,
+    }
+}
+
+fn cgroups(cgroups: engine::ContainerCgroups) -> ContainerCgroups {
+    ContainerCgroups {
+        container_id: cgroups.container,
+        pid: cgroups.pid,
+        cgroup_id: cgroups.cgroup_id,
+        processes_cgroup_id: cgroups.processes_id,
     }
 }

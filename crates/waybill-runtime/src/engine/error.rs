@@ -69,6 +69,12 @@ pub enum EngineError {
     /// The spawner died; no container can be created until the runtime is started again.
     #[error("the spawner process is gone; restart the runtime")]
     SpawnerLost,
+    /// A container was made by a newer runtime. It is left as it is.
+    #[error("{} was written by a newer runtime: run that one until its containers are gone", path.display())]
+    NewerRecord {
+        /// The record.
+        path: PathBuf,
+    },
     /// Nobody answers at a port of a sandbox.
     #[error("cannot connect to port {port} in sandbox {sandbox:?}")]
     Dial {

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use self::container::Entry;
 pub use self::exec::{Session, SessionProcess};
 use super::{
-    Attachment, ContainerRequest, EngineError, ExecRequest, Exit, Kind, Namespaces, ProcessIo,
-    SandboxRequest, SessionFilter, SessionRecord, Spawner, State, Stats,
+    Attachment, ContainerCgroups, ContainerRequest, EngineError, ExecRequest, Exit, Kind,
+    Namespaces, ProcessIo, SandboxRequest, SessionFilter, SessionRecord, Spawner, State, Stats,
     cgroup::{DeviceGuard, Hierarchies},
     clock,
     message::{Reply, Request},
@@ -218,6 +218,12 @@ impl Engine {
     /// Records of exec sessions, oldest first. Ended ones are kept for a while.
     pub fn sessions(&self, filter: &SessionFilter) -> Vec<SessionRecord> {
         self.sessions.list(filter)
+    }
+
+    /// The cgroups of every container that has not ended, as its monitor made them.
+    pub fn container_cgroups(&self) -> Vec<ContainerCgroups> {
+        let entries: Vec<_> = self.entries().values().map(Arc::clone).collect();
+        entries.iter().filter_map(|entry| entry.cgroups()).collect()
     }
 
     fn entry(&self, id: &str) -> Result<Arc<Entry>> {

@@ -170,7 +170,7 @@ async fn runtimes_that_die_at_any_moment_leave_nothing() {
 async fn a_runtime_that_comes_back_during_a_start_hears_that_it_happened() {
     let Some(mut lab) = Lab::open().await else { return };
     lab.engine().create("box", lab.container("box", &["/bin/sleep", "1000"])).await.unwrap();
-    let cgroup = unified().join(lab.cgroup.strip_prefix("/").unwrap()).join("box");
+    let cgroup = unified().join(lab.cgroup.strip_prefix("/").unwrap()).join("box/processes");
     let processes = || fs::read_to_string(cgroup.join("cgroup.procs")).unwrap();
     eventually("who made it is gone", || processes().lines().count() == 1).await;
     let first = Pid::from_raw(processes().trim().parse().unwrap()).unwrap();

@@ -11,6 +11,7 @@ mod cri_privilege;
 mod cri_restart;
 mod cri_sandbox;
 mod cri_unified;
+mod engine_cgroup;
 mod engine_container;
 mod engine_exec;
 mod engine_recovery;

@@ -50,6 +50,7 @@ fn cells(trace: &Trace) -> [String; HEADER.len()] {
         Some(Caller { user, impersonator: Some(by), .. }) => format!("{user} (by {by})"),
         Some(Caller { user, .. }) => user.clone(),
         None if trace.audit_id.is_some() => "(not in the audit log)".to_owned(),
+        None if trace.session.is_none() => "(moved)".to_owned(),
         None => "(the node)".to_owned(),
     };
     let state = match trace.end {
@@ -65,8 +66,13 @@ fn cells(trace: &Trace) -> [String; HEADER.len()] {
         state,
         cut(&plain(&trace.command.join(" "))),
         plain(&trace.variables.join(",")),
-        trace.processes.iter().map(process).collect::<Vec<_>>().join(", "),
+        processes(trace),
     ]
+}
+
+fn processes(trace: &Trace) -> String {
+    let moved = trace.moved.iter().map(|it| format!("{} (moved)", process(&it.process)));
+    trace.processes.iter().map(process).chain(moved).collect::<Vec<_>>().join(", ")
 }
 
 fn process(process: &LiveProcess) -> String {
@@ -89,6 +95,7 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use waybill_trace::{MoveReason, MovedProcess};
 
     use super::*;
 
@@ -111,7 +118,19 @@ mod tests {
             started: Timestamp::from_second(1_767_323_045).unwrap(),
             end: End::Running,
             processes: vec![LiveProcess { pid: 7, command: vec!["/bin/sh".to_owned()] }],
+            moved: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_moved_process_is_told_to_be_one_and_nobodys() {
+        let process = LiveProcess { pid: 8, command: vec!["/bin/sleep".to_owned()] };
+        let moved = MovedProcess { process, reason: MoveReason::OlderThanSession };
+        let here = Trace { moved: vec![moved], ..trace() };
+        assert!(all(&[here.clone()]).contains("7 sh, 8 sleep (moved)"));
+        let left = Trace { audit_id: None, session: None, caller: None, ..here };
+        let table = all(&[left]);
+        assert!(table.contains("(moved)") && !table.contains("(the node)"), "{table}");
     }
 
     #[test]

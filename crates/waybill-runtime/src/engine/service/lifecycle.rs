@@ -108,7 +108,11 @@ impl Engine {
         let socket = blocking(move || {
             let directory = &entry.directory;
             make_directory(directory).map_err(io_error("make", directory))?;
-            let file = ContainerFile { cgroup: entry.cgroup.path(), made: entry.made.clone() };
+            let file = ContainerFile {
+                version: record::VERSION,
+                cgroup: entry.cgroup.path(),
+                made: entry.made.clone(),
+            };
             record::save(&directory.join(record::RECORD), &file)
                 .and_then(|()| record::save(&directory.join(record::CONFIG), &spec))
                 .map_err(io_error("write a record in", directory))?;
@@ -163,7 +167,7 @@ impl Engine {
         }
         blocking(move || {
             let path = entry.cgroup.path();
-            entry.cgroup.apply(&resources).map_err(io_error("change the limits of", &path))
+            entry.cgroup.change(&resources).map_err(io_error("change the limits of", &path))
         })
         .await
     }
@@ -195,7 +199,7 @@ pub(super) fn remove_files(directory: &Path) -> io::Result<()> {
     for file in ["console.sock", record::MONITOR_SOCKET] {
         ignore_missing(fs::remove_file(directory.join(file)))?;
     }
-    for file in [record::CONFIG, record::EXIT, record::RECORD] {
+    for file in [record::CONFIG, record::EXIT, record::CGROUPS, record::RECORD] {
         record::remove(&directory.join(file))?;
     }
     // Still there if a root file system is mounted below it; whoever mounted it removes it.

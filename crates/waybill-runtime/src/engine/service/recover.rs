@@ -19,7 +19,7 @@ use super::{
     lifecycle::{make_directory, remove_files},
 };
 use crate::engine::{
-    State,
+    EngineError, State,
     cgroup::{Cgroup, Hierarchies},
     client::Client,
     message::FromMonitor,
@@ -98,14 +98,17 @@ impl Engine {
             return Ok(None);
         };
         let record = directory.join(record::RECORD);
-        let file = record::load(&record).map_err(io_error("read", &record))?;
-        let Some(ContainerFile { cgroup, made }) = file else {
+        let file: Option<ContainerFile> =
+            record::load(&record).map_err(io_error("read", &record))?;
+        let Some(file) = file else {
             // Left by somebody who was about to make or had removed a container.
             remove_files(&directory).map_err(io_error("remove", &directory))?;
             return Ok(None);
         };
-        let Some(cgroup) = Cgroup::new(&self.hierarchies, &cgroup) else { return Ok(None) };
-        let entry = Arc::new(Entry::new(&id, directory, cgroup, made, State::Created));
+        let layout = file.layout().ok_or(EngineError::NewerRecord { path: record })?;
+        let Some(cgroup) = Cgroup::new(&self.hierarchies, &file.cgroup) else { return Ok(None) };
+        let cgroup = cgroup.with_layout(layout);
+        let entry = Arc::new(Entry::new(&id, directory, cgroup, file.made, State::Created));
         self.entries().insert(id, Arc::clone(&entry));
         match greet(&entry).await {
             Some((client, reader, state, sessions)) => {
