@@ -192,13 +192,6 @@ impl Cri {
         }
     }
 
-    /// Undoes what was made for a container that has no record.
-    pub(super) async fn clear_container(self: &Arc<Self>, id: &str) {
-        if let Err(error) = self.discard_container(id).await {
-            warn!(container = id, error = %Chain(&error), "parts of a failed container are left");
-        }
-    }
-
     /// Removes a container from the engine, the image store and the disk. Doing it twice is fine.
     pub(super) async fn discard_container(self: &Arc<Self>, id: &str) -> Result<()> {
         self.kill(id).await?;

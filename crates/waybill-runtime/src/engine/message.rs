@@ -15,6 +15,8 @@ pub(super) enum SpawnerRequest {
     Monitor { directory: PathBuf },
     /// Make and pin namespaces.
     Sandbox(SandboxPlan),
+    /// Keep the descriptor that comes along open for life.
+    Keep,
 }
 
 /// What a sandbox's namespaces shall be.

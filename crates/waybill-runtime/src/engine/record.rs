@@ -46,6 +46,9 @@ pub(super) struct SandboxFile {
     pub(super) cgroup_parent: PathBuf,
     /// Cgroups that were made for it, topmost first.
     pub(super) made: Vec<PathBuf>,
+    /// Whether it was removed but for cgroups that containers still stand in.
+    #[serde(default)]
+    pub(super) removed: bool,
 }
 
 /// The process that holds a sandbox's PID namespace. Its start time tells it from one that got its number later.

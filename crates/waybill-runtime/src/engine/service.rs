@@ -61,12 +61,19 @@ impl Engine {
     /// Takes over what lives in `run_dir`: connects to the monitors of containers that are still there, and reads how
     /// the others ended. If `run_dir` is not on a tmpfs, one is mounted there.
     pub async fn new(spawner: Spawner, run_dir: PathBuf) -> Result<Arc<Self>> {
-        let (run_dir, hierarchies) = blocking(move || recover::prepare(&run_dir)).await?;
+        let spawner = Arc::new(spawner);
+        let ours = Arc::clone(&spawner);
+        let (run_dir, hierarchies) = blocking(move || {
+            let prepared = recover::prepare(&run_dir)?;
+            recover::take_over(&prepared.0, &ours)?;
+            Ok(prepared)
+        })
+        .await?;
         let engine = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             sessions: Sessions::new(run_dir.join("sessions")),
             run_dir,
-            spawner: Arc::new(spawner),
+            spawner,
             device_guard: DeviceGuard::of(&hierarchies),
             hierarchies,
             entries: Mutex::default(),
@@ -91,6 +98,11 @@ impl Engine {
     /// that containers still stand in go with a second call, after the last container.
     pub async fn remove_sandbox(&self, id: &str) -> Result<()> {
         self.unmake_sandbox(id).await
+    }
+
+    /// Removes what is left of sandboxes that were removed before their last container was.
+    pub async fn finish_sandbox_removals(&self) -> Result<()> {
+        self.finish_removals().await
     }
 
     /// Makes a container whose first process waits for [`Engine::start`].

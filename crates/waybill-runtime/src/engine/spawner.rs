@@ -89,6 +89,14 @@ impl Spawner {
         }
     }
 
+    /// Has the spawner, and what it forks to make sandboxes, keep a descriptor open until its end.
+    pub(super) fn keep(&self, descriptor: OwnedFd) -> io::Result<()> {
+        match self.ask(&SpawnerRequest::Keep, vec![descriptor])? {
+            SpawnerReply::Failed { reason } => Err(io::Error::other(reason)),
+            SpawnerReply::Done | SpawnerReply::Sandbox { .. } => Ok(()),
+        }
+    }
+
     fn ask(&self, request: &SpawnerRequest, fds: Vec<OwnedFd>) -> io::Result<SpawnerReply> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         Outgoing::new(request, &[], fds)?.send(socket.as_fd())?;
@@ -120,6 +128,7 @@ fn serve(socket: &OwnedFd) {
     sys::ignore_signal(libc::SIGINT);
     let _ = rustix::thread::set_name(c"waybill-spawner");
     let mut reader = Reader::default();
+    let mut kept = Vec::new();
     loop {
         rest(socket);
         let Ok(Read::Frame(mut frame)) = reader.read(socket.as_fd()) else { break };
@@ -129,6 +138,10 @@ fn serve(socket: &OwnedFd) {
                 None => Err(io::ErrorKind::InvalidInput.into()),
             },
             Ok(SpawnerRequest::Sandbox(plan)) => fork_sandbox(&plan),
+            Ok(SpawnerRequest::Keep) => {
+                kept.append(&mut frame.fds);
+                Ok(SpawnerReply::Done)
+            }
             Err(error) => Err(error),
         };
         let reply =

@@ -216,3 +216,21 @@ async fn half_written_records_of_the_dead_are_cleared_away() {
     lab.kill_and_delete("box").await;
     lab.close().await;
 }
+
+/// A runtime that came back found a sandbox that the spawner of the one before was still making: what that made afterwards, a
+/// process in a cgroup of its own, was left behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_that_comes_back_waits_until_the_spawner_before_it_is_gone() {
+    let Some(mut lab) = Lab::open().await else { return };
+    lab.stop_runtime();
+    // As a spawner that still lives.
+    let lock = fs::File::options().write(true).open(lab.run_dir().join("spawner.lock")).unwrap();
+    lock.lock().unwrap();
+    let early = tokio::time::timeout(std::time::Duration::from_millis(300), lab.start_runtime());
+    assert!(early.await.is_err(), "it did not wait");
+    drop(lock);
+    lab.start_runtime().await;
+    lab.run("box").await;
+    lab.kill_and_delete("box").await;
+    lab.close().await;
+}

@@ -140,17 +140,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what a creation that failed left behind.
+    /// Removes what a creation that failed left behind. What cannot go yet is not forgotten, so that it can be deleted later.
     async fn discard(&self, entry: &Arc<Entry>) {
         let removed = Arc::clone(entry);
-        if let Err(error) = blocking(move || remove(&removed)).await {
-            tracing::warn!(
+        match blocking(move || remove(&removed)).await {
+            Ok(()) => self.forget(entry),
+            Err(error) => tracing::warn!(
                 container = entry.id,
                 error = %waybill_core::chain::Chain(&error),
                 "what is left of a container that could not be created was not removed"
-            );
+            ),
         }
-        self.forget(entry);
     }
 
     fn forget(&self, entry: &Arc<Entry>) {
