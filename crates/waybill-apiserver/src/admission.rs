@@ -5,6 +5,7 @@
 //! provider classes that its variables name.
 
 mod env_names;
+pub(crate) mod ephemeral;
 pub(crate) mod exec_env;
 mod provider_classes;
 mod service_account;
@@ -12,14 +13,15 @@ mod service_account;
 use std::sync::Arc;
 
 use serde_json::Value;
-use waybill_api::status::{Status, Target};
+use waybill_api::{
+    pod::PodEnvSpec,
+    status::{Status, Target},
+};
 
 use crate::{
     authz::{Authorizer, forbidden::object_message, node::node_of},
-    cache::ObjectKey,
-    document::{is_terminating, metadata},
+    document::{at, is_terminating, metadata},
     objects::Objects,
-    registry::find,
     rest::{Change, Part},
 };
 
@@ -57,7 +59,8 @@ impl Admission {
         self.check_node(change, document)?;
         self.check_env_names(change, None, document)?;
         if is_pod(change) {
-            self.check_provider_classes(change, document)?;
+            let spec = PodEnvSpec::from_value(at(document, "/spec")).unwrap_or_default();
+            self.check_provider_classes(change, &spec, document)?;
         }
         Ok(())
     }
@@ -74,7 +77,12 @@ impl Admission {
                 self.check_roles(change, Some(old), new)?;
                 self.check_env_names(change, Some(old), new)
             }
-            Part::EphemeralContainers => self.check_env_names(change, Some(old), new),
+            Part::EphemeralContainers => {
+                let added = ephemeral::added_containers(old, new);
+                self.check_session_env(change, &added, new)?;
+                self.check_provider_classes(change, &added, new)?;
+                self.check_env_names(change, Some(old), new)
+            }
             Part::Binding | Part::Finalize | Part::Status => Ok(()),
         }
     }
@@ -97,14 +105,11 @@ impl Admission {
             return Ok(());
         }
         let namespace = &change.route.namespace;
-        let found = find("", "v1", "namespaces")
-            .and_then(|namespaces| self.objects.cache(namespaces))
-            .and_then(|cache| cache.get(&ObjectKey::new("", namespace)));
-        let Some(found) = found else {
+        let Some(found) = self.objects.namespace(namespace) else {
             let target = Target { group: "", resource: "namespaces", name: namespace };
             return Err(Status::not_found(target));
         };
-        if is_terminating(&found.document()) {
+        if is_terminating(&found) {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );

@@ -1,5 +1,6 @@
 //! One request from its headers to its answer: who asks, may they, what happens, what is recorded.
 
+mod health;
 mod nonresource;
 mod pods;
 mod reviews;
@@ -131,9 +132,13 @@ impl Service for Api {
             user_agent: text_header(&headers, header::USER_AGENT),
             lifetime,
         };
-        let Ok(mut audit) = self.recorder.begin(facts).await else {
-            return Answer::status(&Status::unavailable("the request cannot be recorded"))
-                .into_response("");
+        let mut audit = match self.recorder.begin(facts).await {
+            Ok(audit) => audit,
+            Err(error) => {
+                let status = Status::unavailable(error.to_string());
+                self.metrics.observe(&route, &action.verb, status.code(), started.elapsed());
+                return Answer::status(&status).into_response("");
+            }
         };
         let audit_id = audit.id().to_string();
         let result = match (&authenticated, &acting_as) {
@@ -253,7 +258,7 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Handled, Status> {
         let route = match route {
-            Route::Path => return self.path(path, &context).map(Handled::from),
+            Route::Path => return self.path(path, &context).await.map(Handled::from),
             Route::Resource(route) => route,
         };
         if route.subresource.is_empty() {
@@ -329,7 +334,12 @@ async fn finish(
         // The end of the stream is the end of the record.
         return answer.into_response(audit_id).map(|body| keeping(body, audit));
     }
-    audit.complete(ResponseStatus::code(code)).await;
+    let answer = match audit.complete(ResponseStatus::code(code)).await {
+        Ok(()) => answer,
+        Err(error) => Answer::status(&Status::unavailable(format!(
+            "the request was carried out, but could not be recorded yet: {error}"
+        ))),
+    };
     let (answer, compressed) = compress(answer, request);
     let mut response = answer.into_response(audit_id);
     if compressed {

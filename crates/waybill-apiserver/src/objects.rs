@@ -12,6 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use waybill_core::{chain::Chain, id::ResourceVersion};
 use crate::{
     cache::{Cache, CachedObject, ObjectKey},
     document::{metadata, remove_metadata, to_bytes},
-    registry::{RESOURCES, Resource},
+    registry::{RESOURCES, Resource, find},
     store::{Change, Event, Expected, Snapshot, Store, StoreError, Stored, Write, WriteError},
 };
 
@@ -103,6 +104,13 @@ impl Objects {
         found.map(|entry| &entry.cache)
     }
 
+    /// The namespace of this name, which is not there only if it was deleted: the caches of all kinds
+    /// come from one ordered stream. Whoever asks what it forbids must not go on without it.
+    pub(crate) fn namespace(&self, name: &str) -> Option<Value> {
+        let cache = self.cache(find("", "v1", "namespaces")?)?;
+        Some(cache.get(&ObjectKey::new("", name))?.document())
+    }
+
     /// Every cache with its resource.
     pub(crate) fn caches(&self) -> impl Iterator<Item = (&'static Resource, &Cache)> {
         self.caches.iter().map(|entry| (entry.resource, &entry.cache))
@@ -144,6 +152,16 @@ impl Objects {
     /// Lets the store forget the history before `before`.
     pub(crate) async fn compact(&self, before: ResourceVersion) -> Result<(), StoreError> {
         self.store.compact(before).await
+    }
+
+    /// Why the store takes no writes at the moment.
+    pub(crate) async fn trouble(&self) -> Option<String> {
+        self.store.trouble().await
+    }
+
+    /// Makes the metrics of the store visible.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.store.register(registry);
     }
 
     /// Everything up to this revision is in the caches.

@@ -22,8 +22,8 @@ use crate::{
     admission::Admission,
     api::{Api, open_api},
     audit::{
-        AuditLog, AuditMetrics, Durability, LogOptions, Overflow, Policy, Recorder, RotatingFile,
-        Rotation,
+        AuditLog, AuditMetrics, Durability, LogOptions, OnFailure, Overflow, Policy, Recorder,
+        RotatingFile, Rotation,
     },
     authn::{
         Anonymous, Authenticator, BearerTokens,
@@ -85,6 +85,8 @@ pub struct Config {
     pub audit_policy: Option<PathBuf>,
     /// Refuse what cannot be recorded, and record so that it survives the loss of power.
     pub strict_audit: bool,
+    /// What becomes of requests that cannot be recorded.
+    pub audit_failure: AuditFailure,
     /// What may be asked without saying who asks.
     pub anonymous: AnonymousAccess,
     /// Further keys whose service account tokens are believed, as PEM files.
@@ -103,6 +105,16 @@ pub enum AnonymousAccess {
     /// Health and version.
     #[default]
     Probes,
+}
+
+/// What becomes of requests that cannot be recorded. Sessions in containers are refused in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditFailure {
+    /// They go on, and are recorded when that is possible again.
+    #[default]
+    Allow,
+    /// They are refused.
+    Fail,
 }
 
 /// A server that runs.
@@ -157,6 +169,7 @@ impl Server {
         let metrics = Metrics::new(config.gates);
         let audit_metrics = AuditMetrics::default();
         metrics.register(|registry| audit_metrics.register(registry));
+        metrics.register(|registry| objects.register(registry));
         let api = Arc::new(Api {
             reader: Reader { objects: Arc::clone(&objects), pages: Pages::default() },
             rest: Rest {
@@ -364,7 +377,11 @@ fn recorder(
         LogOptions::default()
     };
     let log = AuditLog::start(file, options, metrics, Arc::clone(clock)).map_err(during(what()))?;
-    Ok(Recorder::new(policy, Arc::new(log), Arc::clone(clock)))
+    let on_failure = match config.audit_failure {
+        AuditFailure::Allow if !config.strict_audit => OnFailure::Allow,
+        _ => OnFailure::Refuse,
+    };
+    Ok(Recorder::new(policy, Arc::new(log), on_failure, Arc::clone(clock)))
 }
 
 fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {

@@ -8,6 +8,7 @@ use waybill_proto::cri::{ContainerFilter, ExecSyncRequest, ListContainersRequest
 
 use crate::{
     cri::Runtime,
+    deadline,
     pod::{ContainerSpec, Pod},
     probe::{
         dial::Place,
@@ -70,7 +71,7 @@ pub(crate) async fn run(
         };
     }
     if let Some(action) = &handler.sleep {
-        sleep(Duration::from_secs(u64::try_from(action.seconds).unwrap_or(0))).await;
+        sleep(deadline::seconds(action.seconds)).await;
         return Ok(());
     }
     Err(HookError::Unknown)

@@ -14,6 +14,7 @@
 
 mod config;
 mod cri;
+mod deadline;
 mod directories;
 mod environment;
 mod event;

@@ -4,13 +4,16 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, EphemeralContainer, Lifecycle, PodSpec, SecurityContext, VolumeMount,
+    Container, ContainerStatus, EphemeralContainer, Lifecycle, PodSpec, SecurityContext,
+    VolumeMount,
 };
 use serde::de::Error;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use waybill_api::pod::{Container as EnvContainer, ContainerKind, PodEnvSpec};
 use waybill_core::id::PodUid;
+
+use crate::deadline;
 
 /// What a spec means that does not say how long stopping may take.
 const DEFAULT_GRACE: i64 = 30;
@@ -132,6 +135,17 @@ impl Pod {
         self.containers().find(|container| container.name() == name)
     }
 
+    /// What the API server remembers of a container, in whatever life of the node it was.
+    pub(crate) fn container_status(&self, container: ContainerRef<'_>) -> Option<&ContainerStatus> {
+        let status = self.object.status.as_ref()?;
+        let all = match container.kind {
+            ContainerKind::Init => &status.init_container_statuses,
+            ContainerKind::Regular => &status.container_statuses,
+            ContainerKind::Ephemeral => &status.ephemeral_container_statuses,
+        };
+        all.iter().flatten().find(|status| status.name == container.name())
+    }
+
     /// When a node first took it, as the API server remembers it.
     pub(crate) fn start_time(&self) -> Option<Timestamp> {
         Some(self.object.status.as_ref()?.start_time.as_ref()?.0)
@@ -151,7 +165,8 @@ impl Pod {
     pub(crate) fn grace(&self) -> i64 {
         let asked =
             self.object.metadata.deletion_grace_period_seconds.filter(|_| self.is_deleted());
-        asked.or(self.spec.termination_grace_period_seconds).unwrap_or(DEFAULT_GRACE).max(1)
+        let grace = asked.or(self.spec.termination_grace_period_seconds).unwrap_or(DEFAULT_GRACE);
+        deadline::at_most(grace).max(1)
     }
 
     /// As messages name it.

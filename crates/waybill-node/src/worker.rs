@@ -18,6 +18,7 @@ mod image;
 mod making;
 mod memory;
 mod orphan;
+mod past;
 mod plan;
 mod prune;
 mod start;
@@ -28,20 +29,29 @@ mod turn;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use tokio::sync::{Notify, watch};
+use futures_util::FutureExt;
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::error;
 use waybill_core::id::PodUid;
 
 use self::turn::Worker;
 pub(crate) use self::{cgroup::Cgroups, image::Images, making::Making, surroundings::Surroundings};
 use crate::{
     cri::resources::{Qos, cpu_requests},
-    pod::Pod,
+    pod::{Pod, PodOrigin},
 };
+
+/// Before the worker of a pod begins again.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// All workers of a node. Clones share them.
 #[derive(Clone)]
@@ -91,7 +101,11 @@ impl Wanted {
     fn grace(&self) -> i64 {
         match self.end {
             Some(End::Drain { grace }) => grace.min(self.pod.grace()),
-            _ => self.pod.grace(),
+            // Deleted by force. As upstream says, such pods get a small grace period.
+            Some(End::Gone) if self.pod.origin() == PodOrigin::ApiServer => {
+                self.pod.grace().min(orphan::LONGEST_GRACE)
+            }
+            Some(End::Gone) | None => self.pod.grace(),
         }
     }
 }
@@ -126,15 +140,29 @@ impl Workers {
         let uid = pod.uid().clone();
         let (wanted, receiver) = watch::channel(Wanted { pod, end: None, evicted: None });
         let wake = Arc::new(Notify::new());
-        let worker = Worker::new(self.clone(), receiver, Arc::clone(&wake));
+        let working = self.clone().work(receiver, Arc::clone(&wake));
         entries.insert(uid, Entry { wanted, wake });
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
             tokio::select! {
-                () = worker.run() => {}
+                () = working => {}
                 () = stop.cancelled() => {}
             }
         });
+    }
+
+    /// A pod whose worker panicked could not be deleted any more. Since workers keep no state that the
+    /// runtime does not have, the next one takes over.
+    async fn work(self, wanted: watch::Receiver<Wanted>, wake: Arc<Notify>) {
+        loop {
+            let worker = Worker::new(self.clone(), wanted.clone(), Arc::clone(&wake));
+            if AssertUnwindSafe(worker.run()).catch_unwind().await.is_ok() {
+                return;
+            }
+            let uid = wanted.borrow().pod.uid().clone();
+            error!(%uid, "the worker of a pod panicked, which is a bug; another takes over");
+            sleep(AFTER_PANIC).await;
+        }
     }
 
     /// Nobody wants the pod any more.

@@ -4,6 +4,7 @@
 //! container has a monitor process that is its parent, holds its stdio and keeps its environment in
 //! memory, so that the runtime can be killed and started again while containers run, log and exit.
 
+mod attach_sessions;
 mod cgroup;
 mod client;
 mod clock;
@@ -32,6 +33,7 @@ use waybill_core::{
 use crate::sys;
 
 pub use self::{
+    attach_sessions::{AttachRecord, AttachRequest, AttachSession},
     error::{EngineError, ExecFault, Kind},
     service::{Engine, Session, SessionProcess},
     spawner::Spawner,
@@ -179,13 +181,15 @@ pub enum ProcessIo {
     Terminal(OwnedFd),
 }
 
-/// The streams of a container, for one of possibly many who attached.
+/// The streams of a container, for one of possibly many who attached, and the record of it.
 #[derive(Debug)]
 pub struct Attachment {
     /// Always pipes, also when the container has a terminal, because others read the same output.
     pub io: ProcessIo,
     /// The container's terminal, if it has one: for `TIOCSWINSZ` only, its bytes come through `io`.
     pub terminal: Option<OwnedFd>,
+    /// Held as long as the streams are.
+    pub session: AttachSession,
 }
 
 /// What a container used up to now.

@@ -6,20 +6,23 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    audit::{Caller, Request},
+    audit::{Asked, Caller, Request},
     membership::{Membership, MoveReason, Moved},
     process::LiveProcess,
     runtime::{Container, Session},
+    typed::OwnProcess,
 };
 
 /// One session and everything that is known about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
+    /// What it is.
+    pub kind: TraceKind,
     /// The request's, in the audit log.
     #[serde(rename = "auditID")]
     pub audit_id: Option<String>,
-    /// The runtime's name for the session; absent when it has forgotten it.
+    /// The runtime's name for the session, or for the debug container; absent when it has forgotten it.
     pub session: Option<String>,
     /// Who asked. Absent for probes and hooks, which the node runs, and where the audit log has no such
     /// request.
@@ -31,6 +34,12 @@ pub struct Trace {
     pub pod: String,
     /// The container.
     pub container: String,
+    /// The runtime's name for the container; absent when it has forgotten it.
+    #[serde(rename = "containerID")]
+    pub container_id: Option<String>,
+    /// Whether a client that attached could write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<bool>,
     /// The command that was asked for.
     pub command: Vec<String>,
     /// The names of the variables that were set for the session, the audit ID's included.
@@ -42,8 +51,11 @@ pub struct Trace {
     pub end: End,
     /// What runs in it now, whatever it calls itself; also after the first process has ended.
     pub processes: Vec<LiveProcess>,
-    /// What is in its cgroup and did not begin there, or may not have. Without a session: what left the cgroups of a container.
+    /// What is in its cgroup and did not begin there, or may not have. Of a container: what left its cgroups.
     pub moved: Vec<MovedProcess>,
+    /// The process that was asked about, if it is a container's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<OwnProcess>,
 }
 
 /// A process that was moved: nobody is named for it.
@@ -56,27 +68,36 @@ pub struct MovedProcess {
     pub reason: MoveReason,
 }
 
-/// The processes of sessions, and those that were moved.
+/// The processes of sessions and of containers, and those that were moved.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
     sessions: HashMap<String, Vec<LiveProcess>>,
+    containers: HashMap<String, Vec<LiveProcess>>,
     moved: Vec<(Moved, LiveProcess)>,
 }
 
 impl Processes {
     /// Sorts processes by what was judged of them; `look_up` is asked for their command lines.
     pub fn new(judged: &BTreeMap<u32, Membership>, look_up: impl Fn(u32) -> LiveProcess) -> Self {
-        let mut processes = Self::default();
+        let mut all = Self::default();
         for (pid, membership) in judged {
+            let process = look_up(*pid);
             match membership {
-                Membership::Session(session) => {
-                    processes.sessions.entry(session.clone()).or_default().push(look_up(*pid));
+                Membership::Session(id) => {
+                    all.sessions.entry(id.clone()).or_default().push(process);
                 }
-                Membership::Moved(moved) => processes.moved.push((moved.clone(), look_up(*pid))),
-                Membership::Container(_) => {}
+                Membership::Container(id) => {
+                    all.containers.entry(id.clone()).or_default().push(process);
+                }
+                Membership::Moved(moved) => all.moved.push((moved.clone(), process)),
             }
         }
-        processes
+        all
+    }
+
+    /// A container's own.
+    pub fn of_container(&self, id: &str) -> Vec<LiveProcess> {
+        self.containers.get(id).cloned().unwrap_or_default()
     }
 
     /// Those in the cgroup of a session, or in none, that were moved.
@@ -86,6 +107,20 @@ impl Processes {
             .map(|(moved, process)| MovedProcess { process: process.clone(), reason: moved.reason })
             .collect()
     }
+}
+
+/// What is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceKind {
+    /// A process that was started in a container, and what descends from it.
+    Exec,
+    /// A client at the streams of a container's own process.
+    Attach,
+    /// A container that was added to a pod that runs.
+    Debug,
+    /// A container of a pod. Nobody in particular is behind its processes.
+    Container,
 }
 
 /// Whether and how a session ended.
@@ -108,6 +143,8 @@ pub enum End {
         #[serde(with = "crate::time")]
         at: Timestamp,
     },
+    /// The runtime does not have the container: it was not made yet, or is removed already.
+    Unknown,
 }
 
 /// Which sessions are wanted; everything that is set must match.
@@ -141,13 +178,15 @@ impl Filter {
         let since = self.since.is_none_or(|since| match trace.end {
             End::Running => true,
             End::Exited { at, .. } | End::Over { at } => at >= since,
+            End::Unknown => trace.started >= since,
         });
-        let shown = self.probes || trace.audit_id.is_some() || !trace.moved.is_empty();
-        pod && user && since && shown
+        // Probes do not attach.
+        let asked = trace.audit_id.is_some() || trace.kind == TraceKind::Attach;
+        pod && user && since && (self.probes || asked || !trace.moved.is_empty())
     }
 }
 
-/// Joins requests, sessions and processes; oldest first. What left its container's cgroups is told last, at the time `now`.
+/// Joins requests, sessions and processes; oldest first. What left its container's cgroups is told as of the time `now`.
 pub fn join(
     requests: &BTreeMap<String, Request>,
     sessions: &[Session],
@@ -160,7 +199,7 @@ pub fn join(
     let forgotten = requests
         .values()
         .filter(|request| request.began && !known.contains(request.audit_id.as_str()))
-        .map(forgotten);
+        .filter_map(forgotten);
     let mut traces: Vec<Trace> = sessions
         .iter()
         .map(|session| {
@@ -169,7 +208,14 @@ pub fn join(
             traced(session, request, container, processes)
         })
         .chain(forgotten)
+        .chain(outside(containers, processes, now))
         .collect();
+    sort(&mut traces);
+    traces
+}
+
+/// Oldest first.
+pub fn sort(traces: &mut [Trace]) {
     traces.sort_by(|one, other| {
         (one.started, &one.session, &one.audit_id).cmp(&(
             other.started,
@@ -177,8 +223,6 @@ pub fn join(
             &other.audit_id,
         ))
     });
-    traces.extend(outside(containers, processes, now));
-    traces
 }
 
 /// Of each container, what is in no cgroup that the runtime made for it.
@@ -192,28 +236,35 @@ fn outside(
         outside.map(|(moved, _)| moved.container.as_deref()).collect();
     let traces = ids.into_iter().map(|id| {
         let container = id.and_then(|id| containers.get(id)).cloned().unwrap_or_default();
-        let moved =
-            processes.moved(|moved| moved.session.is_none() && moved.container.as_deref() == id);
-        Trace { moved, ..empty(now, container) }
+        Trace {
+            container_id: id.map(str::to_owned),
+            moved: processes
+                .moved(|moved| moved.session.is_none() && moved.container.as_deref() == id),
+            ..empty(TraceKind::Container, now, container)
+        }
     });
     traces.collect()
 }
 
 /// Nothing but a place.
-fn empty(started: Timestamp, container: Container) -> Trace {
+fn empty(kind: TraceKind, started: Timestamp, container: Container) -> Trace {
     Trace {
+        kind,
         audit_id: None,
         session: None,
         caller: None,
         namespace: container.namespace,
         pod: container.pod,
         container: container.name,
+        container_id: None,
+        stdin: None,
         command: Vec::new(),
         variables: Vec::new(),
         started,
         end: End::Running,
         processes: Vec::new(),
         moved: Vec::new(),
+        process: None,
     }
 }
 
@@ -223,18 +274,22 @@ fn traced(
     container: Container,
     processes: &Processes,
 ) -> Trace {
-    let end = match session.ended {
-        Some((at, code)) => End::Exited { at, code },
-        None => End::Running,
+    let end = match (session.ended, session.attached) {
+        (Some((at, _)), Some(_)) => End::Over { at },
+        (Some((at, code)), None) => End::Exited { at, code },
+        (None, _) => End::Running,
     };
+    let kind = if session.attached.is_some() { TraceKind::Attach } else { TraceKind::Exec };
     let mut trace = Trace {
         audit_id: session.audit_id.clone(),
         session: Some(session.id.clone()),
+        container_id: Some(session.container.clone()),
+        stdin: session.attached.map(|attached| attached.stdin),
         variables: session.variables.clone(),
         end,
         processes: processes.sessions.get(&session.id).cloned().unwrap_or_default(),
         moved: processes.moved(|moved| moved.session.as_ref() == Some(&session.id)),
-        ..empty(session.started, container)
+        ..empty(kind, session.started, container)
     };
     if let Some(request) = request {
         who(&mut trace, request);
@@ -243,19 +298,25 @@ fn traced(
 }
 
 /// A session that only the audit log remembers.
-fn forgotten(request: &Request) -> Trace {
+fn forgotten(request: &Request) -> Option<Trace> {
+    let (kind, stdin) = match request.asked {
+        Asked::Exec => (TraceKind::Exec, None),
+        Asked::Attach { stdin } => (TraceKind::Attach, Some(stdin)),
+        Asked::Debug { .. } => return None,
+    };
     let end = request.ended.map_or(End::Running, |at| End::Over { at });
     let mut trace = Trace {
         audit_id: Some(request.audit_id.clone()),
+        stdin,
         variables: request.variables.clone(),
         end,
-        ..empty(request.received, Container::default())
+        ..empty(kind, request.received, Container::default())
     };
     who(&mut trace, request);
-    trace
+    Some(trace)
 }
 
-fn who(trace: &mut Trace, request: &Request) {
+pub(crate) fn who(trace: &mut Trace, request: &Request) {
     trace.caller = Some(request.caller.clone());
     trace.command.clone_from(&request.command);
     // The runtime's word counts for where; the request's fills in what it has forgotten.
@@ -273,6 +334,7 @@ fn who(trace: &mut Trace, request: &Request) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::Attached;
 
     fn time(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -281,6 +343,7 @@ mod tests {
     fn request(id: &str, user: &str) -> (String, Request) {
         let request = Request {
             audit_id: id.to_owned(),
+            asked: Asked::Exec,
             caller: Caller {
                 user: user.to_owned(),
                 uid: format!("uid-of-{user}"),
@@ -290,6 +353,7 @@ mod tests {
             },
             namespace: "shop".to_owned(),
             pod: "web".to_owned(),
+            pod_uid: String::new(),
             container: String::new(),
             command: vec!["sh".to_owned()],
             variables: Vec::new(),
@@ -303,6 +367,7 @@ mod tests {
     fn session(id: &str, audit_id: Option<&str>) -> Session {
         Session {
             id: id.to_owned(),
+            attached: None,
             container: "c1".to_owned(),
             pid: 7,
             started: time(2),
@@ -342,6 +407,32 @@ mod tests {
         );
     }
 
+    #[test]
+    fn who_attached_is_told_with_whether_they_could_write() {
+        let (id, mut asked) = request("a", "anna");
+        asked.asked = Asked::Attach { stdin: true };
+        let requests = BTreeMap::from([(id, asked)]);
+        let mut attach = session("1", Some("a"));
+        attach.attached = Some(Attached { stdin: true });
+        attach.ended = Some((time(9), 0));
+        let traces =
+            join(&requests, &[attach.clone()], &containers(), &Processes::default(), time(3));
+        let trace = &traces[0];
+        assert_eq!(
+            (trace.kind, trace.user(), trace.stdin),
+            (TraceKind::Attach, Some("anna"), Some(true))
+        );
+        assert_eq!(trace.end, End::Over { at: time(9) });
+        // Also where the API server signs nothing: it is no probe.
+        attach.audit_id = None;
+        let traces =
+            join(&BTreeMap::new(), &[attach], &containers(), &Processes::default(), time(3));
+        assert!(Filter::default().takes(&traces[0]));
+        // And when the runtime has forgotten it.
+        let traces = join(&requests, &[], &HashMap::new(), &Processes::default(), time(3));
+        assert_eq!((traces[0].kind, traces[0].stdin), (TraceKind::Attach, Some(true)));
+    }
+
     /// A user is named for processes that are believed, and moved ones are shown where they are without one.
     #[test]
     fn a_moved_process_is_nobodys() {
@@ -364,6 +455,7 @@ mod tests {
         let traces = join(&requests, &sessions, &containers(), &processes, time(3));
         let pids =
             |moved: &[MovedProcess]| moved.iter().map(|it| it.process.pid).collect::<Vec<_>>();
+        assert_eq!(processes.of_container("c1"), [LiveProcess { pid: 10, command: Vec::new() }]);
         assert_eq!(traces[0].processes, [LiveProcess { pid: 7, command: Vec::new() }]);
         assert_eq!(pids(&traces[0].moved), [8]);
         assert_eq!((traces[1].user(), pids(&traces[1].moved)), (None, vec![9]));

@@ -5,16 +5,22 @@
 //! whatever the process did to its environment, and nobody is named for one that was moved. No value of a variable is read or shown here, only names.
 
 mod audit;
+mod container;
+mod debug;
 mod join;
 mod membership;
 mod process;
 mod runtime;
 mod time;
+mod typed;
 
 pub use self::{
-    audit::{AuditLog, AuditLogError, Caller, Request},
-    join::{End, Filter, MovedProcess, Processes, Trace, join},
+    audit::{Asked, AuditLog, AuditLogError, Caller, Request},
+    container::{ContainerLife, process_started},
+    debug::{is_debug_container, join_debug},
+    join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
     membership::{Membership, MoveReason, Moved, judge},
     process::{LiveProcess, ProcessFacts, read_processes},
-    runtime::{Container, ContainerCgroups, Runtime, RuntimeError, Session},
+    runtime::{Attached, Container, ContainerCgroups, Runtime, RuntimeError, Session},
+    typed::{OwnProcess, PossibleStarter, trace_own_process},
 };

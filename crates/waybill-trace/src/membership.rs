@@ -129,7 +129,9 @@ impl<'a> Judge<'a> {
             namespaces.entry(own.unwrap_or(0)).or_default().push(container);
         }
         namespaces.remove(&0);
-        let running = || sessions.iter().filter(|session| session.ended.is_none());
+        // Who attaches starts nothing.
+        let exec = || sessions.iter().filter(|session| session.attached.is_none());
+        let running = || exec().filter(|session| session.ended.is_none());
         let unknown = running().filter(|session| session.cgroup_id == 0);
         Self {
             processes,

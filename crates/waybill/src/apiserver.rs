@@ -16,7 +16,7 @@ use waybill_api::{
     gates::{FeatureGates, KubeVersion},
     pod::EnvOptions,
 };
-use waybill_apiserver::{AnonymousAccess, Config, NodeAddressType, Server};
+use waybill_apiserver::{AnonymousAccess, AuditFailure, Config, NodeAddressType, Server};
 use waybill_core::chain::Chain;
 
 pub(crate) use self::store::StoreArgs;
@@ -77,6 +77,11 @@ pub(crate) struct Args {
     #[arg(long)]
     audit_strict: bool,
 
+    /// What becomes of requests that cannot be recorded, such as on a full disk. Exec, attach,
+    /// port-forward and proxy are refused in any case.
+    #[arg(long, value_name = "WHAT", default_value = "allow")]
+    audit_log_failure: AuditFailureFlag,
+
     /// What may be asked without credentials.
     #[arg(long, value_name = "WHAT", default_value = "probes")]
     anonymous_auth: Anonymous,
@@ -117,6 +122,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         token_file: args.token_auth_file,
         audit_policy: args.audit_policy_file,
         strict_audit: args.audit_strict,
+        audit_failure: args.audit_log_failure.into(),
         anonymous: args.anonymous_auth.into(),
         service_account_keys: args.service_account_key_file,
         node_address_types: args.kubelet_preferred_address_types,
@@ -145,6 +151,23 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         server.stop().await;
         Ok(Outcome::Success)
     })
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum AuditFailureFlag {
+    /// They go on, and are recorded when that is possible again.
+    Allow,
+    /// They fail with code 503.
+    Fail,
+}
+
+impl From<AuditFailureFlag> for AuditFailure {
+    fn from(flag: AuditFailureFlag) -> Self {
+        match flag {
+            AuditFailureFlag::Allow => Self::Allow,
+            AuditFailureFlag::Fail => Self::Fail,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

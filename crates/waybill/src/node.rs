@@ -119,10 +119,10 @@ pub(crate) struct Args {
     #[arg(long)]
     require_exec_env_support: bool,
 
-    /// Which exec sessions are served.
+    /// Which exec and attach sessions are served.
     ///
-    /// The API server signs each session that it opens, so that nobody can start processes around it
-    /// and its audit log, by nodes/proxy or at the node's own address. `ignore` is for the time in which
+    /// The API server signs each session that it opens, so that nobody can start processes or type into
+    /// running ones around it and its audit log, by nodes/proxy or at the node's own address. `ignore` is for the time in which
     /// only some of several API servers sign.
     #[arg(long, value_name = "WHICH", default_value = "auto")]
     exec_sessions: ExecSessions,

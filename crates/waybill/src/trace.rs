@@ -12,8 +12,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use jiff::{SignedDuration, Timestamp};
 use waybill_trace::{
-    AuditLog, Container, End, Filter, LiveProcess, Membership, Processes, Runtime, Trace, join,
-    judge, read_processes,
+    AuditLog, End, Filter, LiveProcess, Membership, Processes, Runtime, Trace, is_debug_container,
+    join, join_debug, judge, process_started, read_processes, sort, trace_own_process,
 };
 
 use self::table::Table;
@@ -24,10 +24,12 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Show who ran what in which container.
 ///
-/// Joins the audit log of the API server with the exec sessions of the runtime on this machine, and with
-/// what runs in them now. Each session has a cgroup that the runtime made and knows by the kernel's ID, so a user is
-/// found whatever a process did to its environment, and after the connection has ended too. A process that was
-/// moved is shown as moved, and nobody is named for it. Names of variables are shown, values never.
+/// Joins the audit log of the API server with the exec and attach sessions and debug containers of the runtime
+/// on this machine, and with what runs in them now. Each exec session and each container has a cgroup that the
+/// runtime knows by the kernel's ID, so a user is found whatever a process did to its environment, and after the
+/// connection has ended too. A process that was moved is shown as moved, and nobody is named for it. What is typed
+/// into an attached container runs as the container's own: then users are named who may have typed it. Names of
+/// variables are shown, values never.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Since>,
 
-    /// Only the session that this process of the machine belongs to.
+    /// Only what this process of the machine belongs to: an exec session, a debug container, or another
+    /// container with those who could type into it.
     #[arg(long, value_name = "PID", conflicts_with = "follow")]
     pid: Option<u32>,
 
@@ -94,19 +97,17 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut sources = Sources::open(args).await?;
-        let mut wanted = Wanted::new(args)?;
+        let filter = filter(args)?;
         if args.follow {
-            follow(&mut sources, &wanted, args.output).await
-        } else {
-            let view = sources.look().await?;
-            if let Some(pid) = args.pid {
-                wanted.session = Some(view.session_of(pid)?);
-                wanted.filter.probes = true;
-            }
-            let traces: Vec<_> = view.traces.into_iter().filter(|it| wanted.takes(it)).collect();
-            print(&traces, args.output)?;
-            Ok(Outcome::Success)
+            return follow(&mut sources, &filter, args.output).await;
         }
+        let traces = match args.pid {
+            Some(pid) => sources.of_process(pid).await?,
+            None => sources.read().await?,
+        };
+        let traces: Vec<_> = traces.into_iter().filter(|it| filter.takes(it)).collect();
+        print(&traces, args.output)?;
+        Ok(Outcome::Success)
     })
 }
 
@@ -139,9 +140,9 @@ impl Sources {
 
     /// A process that seems to be moved is looked at again: between two questions sessions begin and end.
     async fn look(&mut self) -> Result<View> {
-        let mut view = self.look_once(None).await?;
+        let view = self.look_once(None).await?;
         if view.judged.values().any(|it| matches!(it, Membership::Moved(_))) {
-            view = self.look_once(Some(&view.judged)).await?;
+            return self.look_once(Some(&view.judged)).await;
         }
         Ok(view)
     }
@@ -154,14 +155,43 @@ impl Sources {
         let containers = self.runtime.containers().await?;
         // After the sessions: a request is recorded before its session begins.
         self.audit.refresh()?;
+        let requests = self.audit.requests();
+        let lives = self.runtime.lives(|place| is_debug_container(requests, place)).await?;
         let mut judged = judge(&processes, &sessions, &cgroups);
         if let Some(before) = before {
             let moved = |it: Option<&Membership>| matches!(it, Some(Membership::Moved(_)));
             judged.retain(|pid, it| !moved(Some(it)) || moved(before.get(pid)));
         }
         let processes = Processes::new(&judged, LiveProcess::of);
-        let traces = join(self.audit.requests(), &sessions, &containers, &processes, now());
-        Ok(View { traces, judged, containers })
+        let mut traces = join(requests, &sessions, &containers, &processes, now());
+        traces.extend(join_debug(requests, &lives, |life| processes.of_container(&life.id)));
+        sort(&mut traces);
+        Ok(View { traces, judged })
+    }
+
+    /// What a process of this machine belongs to.
+    async fn of_process(&mut self, pid: u32) -> Result<Vec<Trace>> {
+        let View { mut traces, judged } = self.look().await?;
+        let container = match judged.get(&pid) {
+            Some(Membership::Session(session)) => {
+                traces.retain(|trace| trace.session.as_ref() == Some(session));
+                return Ok(traces);
+            }
+            Some(Membership::Moved(moved)) => bail!(
+                "process {pid} was moved, so nobody can be named for it: {}",
+                moved.reason.describe()
+            ),
+            Some(Membership::Container(id)) => id,
+            None => bail!(
+                "process {pid} belongs to no exec session and no container of this machine's runtime"
+            ),
+        };
+        let lives = self.runtime.lives(|_| true).await?;
+        let life = lives.iter().find(|life| life.id == *container);
+        let life = life.with_context(|| format!("the container of process {pid} is gone"))?;
+        let started = process_started(pid, now());
+        let started = started.with_context(|| format!("reading the start of process {pid}"))?;
+        Ok(vec![trace_own_process(life, &traces, LiveProcess::of(pid), started)])
     }
 }
 
@@ -169,29 +199,6 @@ impl Sources {
 struct View {
     traces: Vec<Trace>,
     judged: BTreeMap<u32, Membership>,
-    containers: HashMap<String, Container>,
-}
-
-impl View {
-    /// The session of a process, if one can be named for it.
-    fn session_of(&self, pid: u32) -> Result<String> {
-        match self.judged.get(&pid) {
-            Some(Membership::Session(session)) => Ok(session.clone()),
-            Some(Membership::Moved(moved)) => bail!(
-                "process {pid} was moved, so nobody can be named for it: {}",
-                moved.reason.describe()
-            ),
-            Some(Membership::Container(id)) => {
-                let Container { namespace, pod, name } =
-                    self.containers.get(id).cloned().unwrap_or_default();
-                bail!(
-                    "process {pid} belongs to no exec session: it is one of the own processes of container \
-                     {name:?} of pod {namespace}/{pod}"
-                )
-            }
-            None => bail!("process {pid} belongs to no exec session of this machine's runtime"),
-        }
-    }
 }
 
 fn audit_log(state_dir: &Path) -> PathBuf {
@@ -205,38 +212,33 @@ pub(crate) fn runtime_socket(state_dir: &Path) -> PathBuf {
 }
 
 /// What the user wants to see.
-struct Wanted {
-    filter: Filter,
-    session: Option<String>,
-}
-
-impl Wanted {
-    fn new(args: &Args) -> Result<Self> {
-        let since = match args.since {
-            Some(Since::Ago(ago)) => Some(now().checked_sub(ago)?),
-            Some(Since::Time(time)) => Some(time),
-            None => None,
-        };
-        let filter =
-            Filter { pod: args.pod.clone(), user: args.user.clone(), since, probes: args.probes };
-        Ok(Self { filter, session: None })
-    }
-
-    fn takes(&self, trace: &Trace) -> bool {
-        let session = self.session.is_none() || self.session == trace.session;
-        session && self.filter.takes(trace)
-    }
+fn filter(args: &Args) -> Result<Filter> {
+    let since = match args.since {
+        Some(Since::Ago(ago)) => Some(now().checked_sub(ago)?),
+        Some(Since::Time(time)) => Some(time),
+        None => None,
+    };
+    Ok(Filter {
+        pod: args.pod.clone(),
+        user: args.user.clone(),
+        since,
+        probes: args.probes || args.pid.is_some(),
+    })
 }
 
 /// Shows each session when it is first seen, and again when it has ended.
-async fn follow(sources: &mut Sources, wanted: &Wanted, output: Output) -> Result<Outcome> {
+async fn follow(sources: &mut Sources, filter: &Filter, output: Output) -> Result<Outcome> {
     let mut shown: HashMap<(Option<String>, Option<String>), bool> = HashMap::new();
     let mut table = Table::default();
     loop {
         for trace in sources.read().await? {
+            // A debug container that is not made yet has neither begun nor ended.
+            if trace.end == End::Unknown {
+                continue;
+            }
             let over = trace.end != End::Running;
             let key = (trace.audit_id.clone(), trace.session.clone());
-            if wanted.takes(&trace) && shown.insert(key, over) != Some(over) {
+            if filter.takes(&trace) && shown.insert(key, over) != Some(over) {
                 let line = match output {
                     Output::Json => serde_json::to_string(&trace)?,
                     Output::Table => table.line(&trace),

@@ -100,6 +100,7 @@ pub(crate) async fn serve(directory: &Path) -> Result<()> {
         token_file: Some(tokens),
         audit_policy: None,
         strict_audit: false,
+        audit_failure: waybill_apiserver::AuditFailure::default(),
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),

@@ -6,7 +6,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::Value;
 use waybill_api::{
-    exec::{ExecVar, PodExecOptions},
+    exec::{ExecVar, PodExecOptions, SessionKind},
     gates::KubeVersion,
     status::{Status, StatusDetails, Subject},
 };
@@ -14,7 +14,7 @@ use waybill_stream::long_target;
 
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
-    admission::exec_env,
+    admission::exec_env::DenyList,
     authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
     document::{at, items, text, time},
@@ -24,7 +24,7 @@ use crate::{
         address::NodeAddress,
         exec::ExecPlan,
         options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions},
-        session::ExecSession,
+        session::SessionPlace,
         target::{NodeTarget, PodPath},
     },
     query::DryRun,
@@ -210,15 +210,18 @@ impl Api {
                 )?;
                 self.metrics.count_injection(plan.injection());
                 let target = plan.target(path, &container);
-                let session = ExecSession { pod: path, uid: node_uid(&pod), container: &container };
-                let (id, now) = (context.audit.id(), (self.clock)());
-                let token = self.session_signer.sign(&session, &target, id, now);
-                target.with_session(token.map_err(|error| Status::internal(error.to_string()))?)
+                let (kind, uid) = (SessionKind::Exec, node_uid(&pod));
+                let place = SessionPlace { kind, pod: path, uid, container: &container };
+                self.sign(&place, target, &context)?
             }
             "attach" => {
                 let options = PodAttachOptions::from_query(query)
                     .map_err(|error| Status::bad_request(error.to_string()))?;
-                NodeTarget::attach(path, &container(&pod, &options.container)?, &options)
+                let container = container(&pod, &options.container)?;
+                let target = NodeTarget::attach(path, &container, &options);
+                let (kind, uid) = (SessionKind::Attach, node_uid(&pod));
+                let place = SessionPlace { kind, pod: path, uid, container: &container };
+                self.sign(&place, target, &context)?
             }
             "portforward" => {
                 let options = PodPortForwardOptions::from_query(query)
@@ -245,6 +248,17 @@ impl Api {
         Ok(Handled::Session(answer))
     }
 
+    /// What to ask the node for, with the token of the session.
+    fn sign(
+        &self,
+        place: &SessionPlace<'_>,
+        target: NodeTarget,
+        context: &Context<'_>,
+    ) -> Result<NodeTarget, Status> {
+        let token = self.session_signer.sign(place, &target, context.audit.id(), (self.clock)());
+        Ok(target.with_session(token.map_err(|error| Status::internal(error.to_string()))?))
+    }
+
     /// A path of a node that can be read, for those who may read all of it.
     async fn node_path(
         &self,
@@ -267,12 +281,9 @@ impl Api {
 
     /// What the namespace says about the variables of sessions.
     fn admit_exec(&self, route: &ResourceRoute, options: &PodExecOptions) -> Result<(), Status> {
-        let namespace = find("", "v1", "namespaces")
-            .and_then(|namespaces| self.reader.objects.cache(namespaces))
-            .and_then(|cache| cache.get(&ObjectKey::new("", &route.namespace)));
-        let Some(namespace) = namespace else { return Ok(()) };
+        let namespace = self.reader.objects.namespace(&route.namespace);
         let names = options.env.iter().map(ExecVar::name);
-        match exec_env::refusal(&namespace.document(), names) {
+        match DenyList::of(namespace.as_ref()).refusal(names) {
             Some(why) => Err(Status::forbidden(route.status_target(), why)),
             None => Ok(()),
         }

@@ -6,6 +6,7 @@ use http::{Request, StatusCode, header};
 use hyper::body::Incoming;
 use serde_json::Value;
 use waybill_api::{
+    exec::ADDED_CONTAINERS_ANNOTATION,
     field::{FieldError, FieldPath},
     status::Status,
 };
@@ -13,6 +14,7 @@ use waybill_core::chain::Chain;
 
 use super::{Api, Context, text_header, view};
 use crate::{
+    admission::ephemeral::added_containers,
     convert,
     document::metadata,
     http::{Answer, read_body},
@@ -64,11 +66,22 @@ impl Api {
         let change = Change { route, user: context.user, dry_run };
         let resource = route.resource;
         let body = read_body(request.into_body()).await?;
+        let mut before = Value::Null;
+        let mut look = |old: &Value| {
+            if part == Part::EphemeralContainers {
+                before.clone_from(old);
+            }
+        };
         if *context.method != http::Method::PATCH {
             let (document, warnings) = decode(resource, &context, &body)?;
             context.audit.request_object(|| document.clone());
             let document = convert::to_storage(resource, document);
-            let written = self.rest.update(change, part, |_| Ok(document.clone())).await?;
+            let make = |old: &Value| {
+                look(old);
+                Ok(document.clone())
+            };
+            let written = self.rest.update(change, part, make).await?;
+            note_added_containers(&mut context, change, &before, &written.document);
             return self.answer(resource, &mut context, written, warnings, StatusCode::OK);
         }
         let content_type = text_header(context.headers, header::CONTENT_TYPE);
@@ -77,6 +90,7 @@ impl Api {
         let schema = schema_of(resource)?;
         let mut warnings = Vec::new();
         let patch = |old: &Value| {
+            look(old);
             let shown = convert::from_storage(resource, old.clone());
             let patched = patch::apply(kind, &body, &shown, resource.plural)
                 .map_err(|error| refusal(&error))?;
@@ -87,6 +101,7 @@ impl Api {
             Ok(convert::to_storage(resource, decoded.object))
         };
         let written = self.rest.update(change, part, patch).await?;
+        note_added_containers(&mut context, change, &before, &written.document);
         self.answer(resource, &mut context, written, warnings, StatusCode::OK)
     }
 
@@ -159,6 +174,24 @@ impl Api {
         context.audit.response_object(|| written.document.clone());
         let body = view.document(resource, written.document, (self.clock)());
         Ok(Answer::json(code, body).with_warnings(warnings))
+    }
+}
+
+/// Who added which ephemeral container is in the audit log at every level, so that its processes lead to a
+/// user.
+fn note_added_containers(
+    context: &mut Context<'_>,
+    change: Change<'_>,
+    before: &Value,
+    after: &Value,
+) {
+    if before.is_null() || change.dry_run == DryRun::All {
+        return;
+    }
+    let added = added_containers(before, after).ephemeral_containers;
+    let names: Vec<_> = added.iter().map(|container| container.name.as_str()).collect();
+    if !names.is_empty() {
+        context.audit.annotate(ADDED_CONTAINERS_ANNOTATION, &names.join(","));
     }
 }
 

@@ -114,7 +114,7 @@ fn after_delete(document: &Value, wanted: Option<i64>, now: Timestamp) -> Option
         .as_i64()
         .is_none_or(|running| grace < running);
     if !is_terminating(document) || shorter {
-        let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
         set_metadata(&mut marked, "deletionTimestamp", time(end));
         set_metadata(&mut marked, "deletionGracePeriodSeconds", grace);
     }
@@ -132,7 +132,9 @@ fn grace_period(document: &Value, wanted: Option<i64>) -> i64 {
         return 0;
     }
     let default = at(document, "/spec/terminationGracePeriodSeconds").as_i64().unwrap_or(30);
-    wanted.unwrap_or(default).max(0)
+    let grace = wanted.unwrap_or(default);
+    // As upstream: less than nothing is as little as there is, and not deletion at once.
+    if grace < 0 { 1 } else { grace }
 }
 
 fn check_preconditions(
@@ -184,6 +186,19 @@ mod tests {
         let later = after_delete(&sooner, Some(60), now()).unwrap();
         assert_eq!(later, sooner, "a running grace period is never extended");
         assert_eq!(after_delete(&sooner, Some(0), now()), None);
+    }
+
+    /// The sum of now and a grace period near 2^63 is beyond every calendar.
+    #[test]
+    fn any_grace_period_can_be_told() {
+        for (asked, grace) in [(i64::MIN, 1), (-1, 1), (i64::MAX, i64::MAX)] {
+            let marked = after_delete(&pod("n"), Some(asked), now()).unwrap();
+            assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], grace, "{asked}");
+            let end: Timestamp =
+                marked["metadata"]["deletionTimestamp"].as_str().unwrap().parse().unwrap();
+            assert!(end > now(), "{asked}");
+            assert_eq!(after_delete(&marked, Some(0), now()), None, "{asked}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bodies;
 mod client;
+mod exec_env;
 mod options;
 mod scheduling;
 mod session_keys;
@@ -19,7 +20,7 @@ use waybill_api::{
     pod::EnvOptions,
 };
 
-use super::{AnonymousAccess, Config, Server, StoreConfig};
+use super::{AnonymousAccess, AuditFailure, Config, Server, StoreConfig};
 use crate::proxy::address::NodeAddressType;
 
 /// `admin` may do everything, `alice` nothing.
@@ -79,6 +80,7 @@ fn config(dir: &Path) -> Config {
         token_file: Some(dir.join("tokens.csv")),
         audit_policy: Some(dir.join("policy.yaml")),
         strict_audit: false,
+        audit_failure: AuditFailure::default(),
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),

@@ -16,6 +16,7 @@ use waybill_proto::cri::{
 };
 
 use super::{Runtime, image::FoundImage, labels};
+use crate::deadline;
 
 type Result<T> = std::result::Result<T, Status>;
 
@@ -103,8 +104,9 @@ impl Runtime {
 
     /// Returns when the container has ended. `grace` is in seconds.
     pub(crate) async fn stop(&self, id: &str, grace: i64) -> Result<()> {
-        let request = StopContainerRequest { container_id: id.to_owned(), timeout: grace };
-        let limit = Duration::from_secs(u64::try_from(grace).unwrap_or(0)) + STOP_EXTRA;
+        let timeout = deadline::at_most(grace);
+        let request = StopContainerRequest { container_id: id.to_owned(), timeout };
+        let limit = deadline::seconds(grace).saturating_add(STOP_EXTRA);
         unless_gone(within(limit, self.containers().stop_container(request)).await).map(drop)
     }
 

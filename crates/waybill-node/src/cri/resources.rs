@@ -158,7 +158,7 @@ fn oom_score(pod: &Pod, container: &Container, capacity: i64) -> i64 {
         Qos::Burstable => {
             let asked = request(container, "memory").map_or(0, Quantity::value);
             let share = asked.saturating_mul(1000).checked_div(capacity).unwrap_or(0);
-            (1000 - share).clamp(1000 + GUARANTEED_SCORE, 999)
+            1000_i64.saturating_sub(share).clamp(1000 + GUARANTEED_SCORE, 999)
         }
     }
 }

@@ -122,7 +122,10 @@ impl View<'_> {
             container_id: Some(id),
             image: latest.image.clone(),
             image_id: latest.image_id.clone(),
-            restart_count: i32::try_from(latest.attempt).unwrap_or(i32::MAX),
+            // Others may have removed containers of the runtime; what was counted stays counted.
+            restart_count: i32::try_from(latest.attempt)
+                .unwrap_or(i32::MAX)
+                .max(old.map_or(0, |old| old.restart_count)),
             state: Some(state),
             last_state: Some(last_state.unwrap_or_default()),
             volume_mounts: old.and_then(|old| old.volume_mounts.clone()),
@@ -146,6 +149,10 @@ impl View<'_> {
         let Some(old) = old else { return fresh };
         if old.state.as_ref().is_some_and(|state| state.terminated.is_some()) {
             return old.clone();
+        }
+        if container.kind == ContainerKind::Ephemeral && has_started(old) {
+            let message = "The container could not be located, and ephemeral containers run once";
+            return ContainerStatus { state: Some(ended(&unseen_end(message))), ..old.clone() };
         }
         let mut status = ContainerStatus {
             restart_count: old.restart_count,

@@ -28,6 +28,27 @@ fn pod(fields: &[(&str, Value)]) -> Pod {
     Pod::from_value(object, PodOrigin::ApiServer).unwrap()
 }
 
+/// A drained node has removed its containers, and nobody told how they ended.
+#[test]
+fn a_count_never_falls_and_an_ephemeral_container_does_not_come_back() {
+    let known = |name: &str, count: i32| {
+        json!({"name": name, "restartCount": count, "image": "i", "imageID": "i", "ready": true,
+            "containerID": "waybill://old", "state": {"running": {}}})
+    };
+    let old = json!({
+        "containerStatuses": [known("a", 4)],
+        "ephemeralContainerStatuses": [known("x", 0)],
+    });
+    let pod = pod(&[("/spec/ephemeralContainers", json!([{"name": "x"}])), ("/status", old)]);
+    let runs = ContainerState::Running { started: at(2) };
+    let status = compute(&pod, &observed(&[container("a", 0, runs)]), &facts(), at(9));
+    assert_eq!(status.container_statuses.unwrap()[0].restart_count, 4);
+    let ephemeral = &status.ephemeral_container_statuses.unwrap()[0];
+    assert_eq!(ephemeral.restart_count, 0);
+    let end = ephemeral.state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!((end.exit_code, end.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+}
+
 fn facts() -> Facts {
     Facts {
         host_ip: "192.0.2.1".to_owned(),

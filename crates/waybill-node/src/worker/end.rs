@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use super::{Wanted, start::shown, surroundings::Surroundings};
 use crate::{
     cri::observe::observe,
+    deadline,
     event::Kind,
     observed::{ContainerState, Observed, ObservedContainer},
     pod::{Pod, PodOrigin},
@@ -230,13 +231,13 @@ async fn changed(deadline: &mut watch::Receiver<Instant>) {
 }
 
 fn after(seconds: i64) -> Instant {
-    Instant::now() + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+    deadline::after(deadline::seconds(seconds))
 }
 
 /// Whole seconds, rounded up: nobody is killed early.
 fn seconds_until(deadline: Instant) -> i64 {
     let left = deadline.saturating_duration_since(Instant::now());
-    let whole = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+    let whole = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0));
     i64::try_from(whole).unwrap_or(i64::MAX)
 }
 

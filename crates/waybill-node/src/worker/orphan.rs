@@ -7,8 +7,8 @@ use waybill_core::id::PodUid;
 use super::{start::shown, surroundings::Surroundings};
 use crate::cri::labels;
 
-/// What a pod gets whose grace is not known any more, in seconds.
-const GRACE: i64 = 30;
+/// What a pod gets at most whose object is gone, in seconds: nobody is left who could shorten it.
+pub(super) const LONGEST_GRACE: i64 = 30;
 
 /// Removes all that there is of a pod. What fails is tried again when the pod is seen again.
 pub(super) async fn remove(around: &Surroundings, uid: &PodUid) {
@@ -31,7 +31,8 @@ async fn remove_from_runtime(around: &Surroundings, uid: &PodUid) -> Result<(), 
     let grace = sandboxes
         .iter()
         .find_map(|sandbox| sandbox.annotations.get(labels::GRACE)?.parse().ok())
-        .unwrap_or(GRACE);
+        .unwrap_or(LONGEST_GRACE)
+        .clamp(1, LONGEST_GRACE);
     let stops = containers.iter().map(|container| runtime.stop(&container.id, grace));
     futures_util::future::try_join_all(stops).await?;
     for sandbox in &sandboxes {

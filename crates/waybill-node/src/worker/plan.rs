@@ -1,7 +1,8 @@
 //! What to do next for a pod: a pure function of what is wanted and what there is.
 //!
 //! The rules are those of kubelets. Containers count by their newest instance; init containers count in
-//! the current sandbox only, since a new sandbox begins from the start.
+//! the current sandbox only, since a new sandbox begins from the start. What the runtime has forgotten is
+//! taken from the status of the pod.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,7 @@ use waybill_api::pod::ContainerKind;
 use super::{
     back_off::BackOff,
     memory::{self, Memory},
+    past,
 };
 use crate::{
     observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},
@@ -81,6 +83,7 @@ pub(crate) struct Start {
 
 /// Decides what to do.
 pub(crate) fn plan(pod: &Pod, observed: &Observed, memory: &Memory, now: Timestamp) -> Plan {
+    let observed = &past::with_past(pod, observed);
     let mut planner = Planner {
         pod,
         observed,
@@ -170,7 +173,8 @@ impl<'a> Planner<'a> {
         if never_again {
             return;
         }
-        let attempt = self.observed.sandboxes.first().map_or(0, |sandbox| sandbox.attempt + 1);
+        let attempt =
+            self.observed.sandboxes.first().map_or(0, |sandbox| sandbox.attempt.saturating_add(1));
         self.plan.sandbox = SandboxPlan::Make { attempt };
         match self.pod.init().next() {
             Some(first) => self.start_when_due(first),
@@ -318,11 +322,7 @@ impl<'a> Planner<'a> {
     fn start_when_due(&mut self, container: ContainerRef<'_>) {
         let name = container.name();
         let latest = self.latest(container);
-        let attempt = match latest {
-            None => 0,
-            Some(latest) if latest.state == ContainerState::Created => latest.attempt,
-            Some(latest) => latest.attempt + 1,
-        };
+        let attempt = past::next_attempt(self.pod, container, latest);
         if let Some((until, waiting)) = self.memory.not_before(name, self.now) {
             self.wake_at(until);
             self.plan.waiting.insert(name.to_owned(), waiting);

@@ -1,5 +1,6 @@
 //! Workers against a runtime on paper: which calls they make, and in which order.
 
+mod extremes;
 mod runtime;
 mod starts;
 
@@ -25,10 +26,13 @@ use crate::{
 };
 
 fn workers(fake: &FakeRuntime) -> Workers {
+    workers_by(fake, Arc::new(Timestamp::now))
+}
+
+fn workers_by(fake: &FakeRuntime, clock: crate::Clock) -> Workers {
     let directory = fake.directory.path();
     let directories = Directories { state: directory.join("state"), logs: directory.join("logs") };
     let runtime = Runtime::at(&fake.socket()).unwrap();
-    let clock: crate::Clock = Arc::new(Timestamp::now);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let recorder = Recorder::start(None, "n", Arc::clone(&clock), &tasks, &stop);
     let objects: Arc<dyn ObjectSource> = Arc::new(NoObjects);

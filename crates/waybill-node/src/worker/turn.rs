@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     cri::observe::observe,
+    deadline,
     event::Kind,
     observed::{Observed, ObservedContainer},
     pod::Pod,
@@ -119,7 +120,7 @@ impl Worker {
     async fn wait(&mut self, next: Next, pod: &Pod) {
         let until = match next {
             Next::Now => return,
-            Next::After(pause) => Some(Instant::now() + pause),
+            Next::After(pause) => Some(deadline::after(pause)),
             Next::Woken => None,
         };
         loop {

@@ -7,11 +7,8 @@ use std::{
 };
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_change, mount_remount};
-use tracing::{info, warn};
-use waybill_core::{
-    chain::Chain,
-    env::{name::EnvName, name_list},
-};
+use tracing::info;
+use waybill_core::env::{name::EnvName, name_list};
 use waybill_proto::cri::{
     ContainerConfig, ContainerEventType, CreateContainerRequest, NamespaceMode,
 };

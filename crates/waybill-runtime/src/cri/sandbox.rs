@@ -2,8 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use tracing::{info, warn};
-use waybill_core::chain::Chain;
+use tracing::info;
 use waybill_proto::cri::{
     ContainerEventType, NamespaceMode, PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata,
     PodSandboxStatusResponse, UpdatePodSandboxResourcesRequest,

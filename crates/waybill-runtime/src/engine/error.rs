@@ -66,8 +66,8 @@ pub enum EngineError {
         /// The container.
         id: String,
     },
-    /// The spawner died; no container can be created until the runtime is started again.
-    #[error("the spawner process is gone; restart the runtime")]
+    /// The spawner died while it worked on this; another takes its place.
+    #[error("the spawner process died; try again")]
     SpawnerLost,
     /// A container was made by a newer runtime. It is left as it is.
     #[error("{} was written by a newer runtime: run that one until its containers are gone", path.display())]

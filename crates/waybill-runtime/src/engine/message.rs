@@ -15,8 +15,10 @@ pub(super) enum SpawnerRequest {
     Monitor { directory: PathBuf },
     /// Make and pin namespaces.
     Sandbox(SandboxPlan),
-    /// Keep the descriptor that comes along open for life.
-    Keep,
+    /// Hold the lock that comes along open for life.
+    Hold,
+    /// Only answer.
+    Ping,
 }
 
 /// What a sandbox's namespaces shall be.

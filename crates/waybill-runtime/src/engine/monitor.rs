@@ -10,6 +10,7 @@ mod creation;
 mod creator;
 mod ending;
 mod log;
+mod privileges;
 mod requests;
 mod session;
 mod streams;

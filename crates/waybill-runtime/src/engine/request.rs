@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use oci_spec::runtime::{LinuxNamespaceType, LinuxResources, Mount, Spec};
+use oci_spec::runtime::{LinuxNamespaceType, LinuxResources, Mount, Process, Spec, User};
 
 use super::{
     EngineError, ExecRequest, Stdio,
@@ -68,7 +68,16 @@ pub(super) fn prepare(
     process.set_terminal(Some(stdio.tty));
     // libcontainer fails where the kernel refuses a lower score; the creator sets it instead.
     process.set_oom_score_adj(None);
+    leave_last_steps_to_us(process);
     Ok(Prepared { spec, settings, program, cgroup, resources, cgroup_view, machine_pids, warnings })
+}
+
+/// What `monitor::privileges` does, for first processes as for sessions.
+fn leave_last_steps_to_us(process: &mut Process) {
+    process.set_user(User::default());
+    process.set_capabilities(None);
+    process.set_apparmor_profile(None);
+    process.set_cwd(PathBuf::from("/"));
 }
 
 fn check_linux(spec: &Spec, hierarchies: &Hierarchies) -> Result<Cgroup, EngineError> {

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod cri_attach;
 mod cri_container;
 mod cri_contract;
 mod cri_exec;
@@ -13,7 +14,9 @@ mod cri_sandbox;
 mod cri_unified;
 mod engine_cgroup;
 mod engine_container;
+mod engine_escape;
 mod engine_exec;
 mod engine_recovery;
 mod engine_sandbox;
+mod engine_spawner;
 mod lab;

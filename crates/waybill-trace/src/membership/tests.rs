@@ -26,6 +26,7 @@ const FIRST_OF_D: u32 = 40;
 fn session(id: &str, cgroup_id: u64, pid: i32) -> Session {
     Session {
         id: id.to_owned(),
+        attached: None,
         container: "c".to_owned(),
         pid,
         started: Timestamp::UNIX_EPOCH,

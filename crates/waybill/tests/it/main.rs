@@ -9,3 +9,4 @@ mod etcd;
 mod image;
 mod run;
 mod runtime;
+mod unwritable_log;

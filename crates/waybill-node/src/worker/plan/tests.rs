@@ -310,6 +310,60 @@ fn ephemeral_containers_run_once() {
     );
 }
 
+/// After a drain, or on a machine that was started again, the runtime has nothing: finished ephemeral
+/// containers used to run again, and restart counts to begin at zero.
+#[test]
+fn what_the_runtime_forgot_is_taken_from_the_status() {
+    let running = json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } });
+    let ended = |code: i32| json!({ "terminated": { "exitCode": code } });
+    let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+    let status = |name: &str, count: i32, state: &Value| {
+        json!({ "name": name, "restartCount": count, "state": state, "image": "i", "imageID": "i",
+            "ready": false, "containerID": "waybill://1" })
+    };
+    let not_named = |count: i32| {
+        json!({ "name": "a", "restartCount": count, "state": waiting, "image": "i", "imageID": "i",
+            "ready": false, "lastState": ended(1) })
+    };
+    let debug = |state: &Value| {
+        (
+            json!({ "containers": containers(&["a"]), "ephemeralContainers": containers(&["b"]) }),
+            json!({ "ephemeralContainerStatuses": [status("b", 0, state)] }),
+        )
+    };
+    let regular = |policy: &str, of_a: Value| {
+        (
+            json!({ "containers": containers(&["a"]), "restartPolicy": policy }),
+            json!({ "containerStatuses": [of_a] }),
+        )
+    };
+    let cases = [
+        // Ephemeral containers run once, however they ended.
+        (debug(&ended(0)), "box 0; a#0 running", "keep"),
+        (debug(&ended(1)), "box 0; a#0 running", "keep"),
+        (debug(&running), "box 0; a#0 running", "keep"),
+        (debug(&ended(0)), "", "make 0; start a#0"),
+        (debug(&waiting), "box 0; a#0 running", "keep; start b#0"),
+        // Counts go on.
+        (regular("Always", status("a", 4, &running)), "", "make 0; start a#5"),
+        (regular("Always", status("a", 4, &ended(1))), "", "make 0; start a#5"),
+        (regular("Always", not_named(4)), "", "make 0; start a#4"),
+        (regular("Always", status("a", i32::MAX, &running)), "", "make 0; start a#2147483648"),
+        (regular("Always", status("a", -1, &running)), "", "make 0; start a#1"),
+        // The runtime may have an old one only.
+        (regular("Always", status("a", 4, &running)), "box 0; a#1 exit 1@0", "keep; start a#4"),
+        (regular("Always", status("a", 0, &running)), "box 0; a#1 exit 1@0", "keep; start a#2"),
+        // What has done its work does not do it twice; what a drain cut short is begun again.
+        (regular("Never", status("a", 0, &ended(0))), "", "finish"),
+        (regular("OnFailure", status("a", 0, &ended(0))), "", "finish"),
+        (regular("OnFailure", status("a", 2, &ended(1))), "", "make 0; start a#3"),
+        (regular("Never", status("a", 0, &running)), "", "make 0; start a#1"),
+    ];
+    for ((spec, status), has, expected) in cases {
+        check_at(&pod_with(spec, status), &healthy(), 100, has, expected);
+    }
+}
+
 #[test]
 fn a_container_that_keeps_ending_waits_longer_each_time() {
     let pod = pod(json!({ "containers": containers(&["a"]) }));

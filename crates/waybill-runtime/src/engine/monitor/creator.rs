@@ -22,7 +22,7 @@ use waybill_core::chain::Chain;
 
 use super::{
     child::{self, Program},
-    view,
+    privileges, view,
 };
 use crate::engine::{cgroup::Cgroup, environment::Block, settings::Settings, sys, wire};
 
@@ -121,8 +121,11 @@ fn create(
     rustix::thread::set_thread_groups(&[]).map_err(|error| error.to_string())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
-    let executor =
-        Workload { environment: Rc::new(environment), status: Rc::new(status), uid: settings.uid };
+    let executor = Workload {
+        environment: Rc::new(environment),
+        status: Rc::new(status),
+        settings: settings.clone(),
+    };
     let pid = build(&directory, executor, stdio).map_err(|error| Chain(&error).to_string())?;
     Ok((pid, warnings))
 }
@@ -155,7 +158,7 @@ fn build(
 struct Workload {
     environment: Rc<Block>,
     status: Rc<OwnedFd>,
-    uid: u32,
+    settings: Settings,
 }
 
 impl Workload {
@@ -173,7 +176,7 @@ impl Executor for Workload {
     fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
         let program = self.program(spec).ok_or(ExecutorError::InvalidArg)?;
         let mut environment: Block = self.environment.to_vec().into();
-        child::add_home(&mut environment, self.uid);
+        child::add_home(&mut environment, self.settings.uid);
         sys::reset_signals();
         let fault = program.execute(&environment);
         fault.report(self.status.as_fd());
@@ -187,8 +190,13 @@ impl Executor for Workload {
         program.map(drop).ok_or_else(|| ExecutorValidationError::ArgValidationError(missing()))
     }
 
-    /// What libcontainer made of `config.json`, which holds no variables, is of no use.
+    /// The last step before the process waits for its start. What libcontainer made of `config.json`, which holds no variables, is
+    /// of no use. It did not change to the container's user or directory either (see `request::prepare`): it still has
+    /// directories of the machine open, such as its `/proc`, until we close them here.
     fn setup_envs(&self, _: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
-        Ok(())
+        let failed = ExecutorSetEnvsError::Other;
+        sys::close_all_but_sockets().map_err(|error| failed(error.to_string()))?;
+        privileges::settle(&self.settings)
+            .map_err(|fault| failed(fault.describe(b"", &self.settings.cwd)))
     }
 }

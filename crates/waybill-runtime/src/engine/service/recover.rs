@@ -39,6 +39,8 @@ const SPAWNER_LOCK: &str = "spawner.lock";
 /// How long the one before may take to end, on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
+/// Where in the run directory the records of attach sessions are.
+pub(super) const ATTACH_SESSIONS: &str = "attach-sessions";
 
 /// A monitor that lives: its container, the connection, the sessions it knows.
 struct Found {
@@ -58,7 +60,7 @@ pub(super) fn prepare(run_dir: &Path) -> Result<(PathBuf, Hierarchies)> {
     mount_tmpfs(&run_dir_path).map_err(failed("mount a tmpfs at"))?;
     fs::set_permissions(&run_dir_path, fs::Permissions::from_mode(0o700))
         .map_err(failed("close to others"))?;
-    for below in ["sandboxes", "containers", "sessions"] {
+    for below in ["sandboxes", "containers", "sessions", ATTACH_SESSIONS] {
         make_directory(&run_dir_path.join(below)).map_err(failed("make a directory in"))?;
     }
     Ok((run_dir_path, hierarchies))
@@ -83,7 +85,7 @@ pub(super) fn take_over(run_dir: &Path, spawner: &Spawner) -> Result<()> {
             error => return Err(failed(error.into())),
         }
     }
-    spawner.keep(lock.into()).map_err(spawner_error)
+    spawner.hold(lock.into()).map_err(spawner_error)
 }
 
 fn mount_tmpfs(directory: &Path) -> io::Result<()> {
@@ -119,6 +121,9 @@ impl Engine {
                 })
             })
             .map_err(io_error("read the sessions in", &self.run_dir))?;
+        self.attach_sessions
+            .load()
+            .map_err(io_error("read the attach sessions in", &self.run_dir))?;
         for Found { entry, client, reader, .. } in found {
             drop(self.follow(entry, client, reader));
         }

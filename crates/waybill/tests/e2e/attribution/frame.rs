@@ -60,7 +60,7 @@ fn a_pod_with_the_machines_cgroups_frames_nobody() {
     assert_eq!(pids(&annas["moved"]), [sleeping(IN_SESSION)], "{annas}");
     let first = first_process(&stack, "victim");
     let told = ask(&stack, first);
-    assert!(told.contains("one of the own processes of container \"main\""), "{told}");
+    assert!(told.contains("is the container's own"), "{told}");
     drop(session);
     kubectl.line("delete pod victim framer").succeeds();
     drop(namesake);
