@@ -149,8 +149,7 @@ mod tests {
     }
 
     fn joined(requests: &BTreeMap<String, Request>, lives: &[ContainerLife]) -> Vec<Trace> {
-        let run =
-            |life: &ContainerLife| vec![LiveProcess { pid: 7, command: vec!["sh".to_owned()] }];
+        let run = |_: &ContainerLife| vec![LiveProcess { pid: 7, command: vec!["sh".to_owned()] }];
         join_debug(requests, lives, run)
     }
 

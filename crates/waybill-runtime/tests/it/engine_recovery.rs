@@ -226,7 +226,7 @@ async fn a_runtime_that_comes_back_waits_until_the_spawner_before_it_is_gone() {
     // As a spawner that still lives.
     let lock = fs::File::options().write(true).open(lab.run_dir().join("spawner.lock")).unwrap();
     lock.lock().unwrap();
-    let early = tokio::time::timeout(std::time::Duration::from_millis(300), lab.start_runtime());
+    let early = tokio::time::timeout(Duration::from_millis(300), lab.start_runtime());
     assert!(early.await.is_err(), "it did not wait");
     drop(lock);
     lab.start_runtime().await;
