@@ -244,7 +244,7 @@ pub struct MemoryStats {
 /// for a while. It holds no value except the audit ID, which is no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRecord {
-    /// The session; `exec-<id>` is its cgroup below the container's.
+    /// The session.
     pub id: String,
     /// Its container.
     pub container: String,
@@ -252,12 +252,30 @@ pub struct SessionRecord {
     pub pid: i32,
     /// When it was started.
     pub started_at: SystemTime,
+    /// The kernel's ID of its cgroup, which is in the unified hierarchy: the number of its directory's inode. 0 while the
+    /// session is being started, and for one that an older runtime's monitor started.
+    pub cgroup_id: u64,
+    /// When that cgroup was made, in nanoseconds after boot: no older process began in it.
+    pub made_at: u64,
     /// How the first process ended, once it did.
     pub exit: Option<Exit>,
     /// Names of the variables that were put over the container's environment, each once, in order.
     pub injected: Vec<EnvName>,
     /// The audit ID of the API request that asked for the session, if the API server passed one on.
     pub audit_id: Option<AuditId>,
+}
+
+/// The cgroups of a container in the unified hierarchy, by the kernel's IDs, which are the numbers of their directories' inodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerCgroups {
+    /// The container.
+    pub container: String,
+    /// Its first process, as the machine counts; 0 if it was not started.
+    pub pid: i32,
+    /// What carries its limits; it holds no process. 0 for a container of an older runtime.
+    pub cgroup_id: u64,
+    /// The leaf of the container's own processes, below that. 0 for a container of an older runtime.
+    pub processes_id: u64,
 }
 
 /// Which session records are asked for; all of them by default.

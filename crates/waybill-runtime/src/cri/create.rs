@@ -7,11 +7,8 @@ use std::{
 };
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_change, mount_remount};
-use tracing::{info, warn};
-use waybill_core::{
-    chain::Chain,
-    env::{name::EnvName, name_list},
-};
+use tracing::info;
+use waybill_core::env::{name::EnvName, name_list};
 use waybill_proto::cri::{
     ContainerConfig, ContainerEventType, CreateContainerRequest, NamespaceMode,
 };
@@ -190,13 +187,6 @@ impl Cri {
             State::Created | State::Exited(_) => {
                 Err(CriError::state(format!("target container {:?} is not running", target.id)))
             }
-        }
-    }
-
-    /// Undoes what was made for a container that has no record.
-    pub(super) async fn clear_container(self: &Arc<Self>, id: &str) {
-        if let Err(error) = self.discard_container(id).await {
-            warn!(container = id, error = %Chain(&error), "parts of a failed container are left");
         }
     }
 

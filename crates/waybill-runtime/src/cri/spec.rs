@@ -189,7 +189,7 @@ impl Plan<'_> {
                 namespaces.push(join(LinuxNamespaceType::Pid, &path)?);
             }
         }
-        if self.machine.unified && !context.privileged {
+        if !context.privileged {
             namespaces.push(own(LinuxNamespaceType::Cgroup)?);
         }
         Ok(namespaces)

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use serde::{Deserialize, Serialize};
 
-use super::{Exit, State, Stdio, settings::Settings};
+use super::{Exit, State, Stdio, cgroup::SessionIdentity, settings::Settings};
 
 /// From the runtime to its spawner.
 #[derive(Debug, Deserialize, Serialize)]
@@ -15,6 +15,8 @@ pub(super) enum SpawnerRequest {
     Monitor { directory: PathBuf },
     /// Make and pin namespaces.
     Sandbox(SandboxPlan),
+    /// Hold the lock that comes along open for life.
+    Hold,
     /// Only answer.
     Ping,
 }
@@ -140,6 +142,9 @@ pub(super) enum Reply {
     Session {
         pid: i32,
         started_at: SystemTime,
+        /// Monitors of older runtimes do not tell it.
+        #[serde(default)]
+        identity: SessionIdentity,
     },
     /// With standard input if it was asked for, standard output, standard error or the terminal.
     Attached {

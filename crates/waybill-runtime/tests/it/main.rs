@@ -13,6 +13,7 @@ mod cri_privilege;
 mod cri_restart;
 mod cri_sandbox;
 mod cri_unified;
+mod engine_cgroup;
 mod engine_container;
 mod engine_escape;
 mod engine_exec;

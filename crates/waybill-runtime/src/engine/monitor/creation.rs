@@ -7,6 +7,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::net::{UnixListener, UnixStream},
     },
+    path::Path,
 };
 
 use rustix::{
@@ -27,6 +28,7 @@ use crate::engine::{
     clock,
     environment::Block,
     message::{CreateRequest, Failure, FromMonitor, Reply},
+    record::{self, CgroupsFile},
     sys::{self, Fork},
     wire::{self, Read, Reader},
 };
@@ -75,7 +77,8 @@ impl Monitor {
         let cgroup = Cgroup::new(&Hierarchies::detect()?, &request.cgroup)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         cgroup.create()?;
-        let directory = cgroup.open()?;
+        record::save(Path::new(record::CGROUPS), &CgroupsFile::of(cgroup.create_leaves()?))?;
+        let directory = cgroup.open_processes()?;
         let stdio = &request.stdio;
         self.streams = Streams::new(stdio);
         self.streams.log = stdio.log.as_deref().map(Log::open).transpose()?;
@@ -180,7 +183,7 @@ impl Monitor {
             settings: creation.request.settings,
             program: creation.request.program,
             environment: creation.environment,
-            cgroup_directory: creation.cgroup.open()?,
+            sessions: creation.cgroup.open_sessions()?,
             entrances: creation.cgroup.entrances()?,
             cgroup: creation.cgroup,
             machine_pids: creation.request.machine_pids,

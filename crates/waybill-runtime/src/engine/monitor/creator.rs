@@ -102,6 +102,7 @@ fn enter(
     if let Some(rules) = device_rules {
         cgroup.guard_devices(rules)?;
     }
+    cgroup.finish_leaves()?;
     child::enter_cgroups(&cgroup.entrances()?)?;
     view::hide_cgroups(cgroup, view)
 }

@@ -109,7 +109,11 @@ impl Engine {
         let socket = blocking(move || {
             let directory = &entry.directory;
             make_directory(directory).map_err(io_error("make", directory))?;
-            let file = ContainerFile { cgroup: entry.cgroup.path(), made: entry.made.clone() };
+            let file = ContainerFile {
+                version: record::VERSION,
+                cgroup: entry.cgroup.path(),
+                made: entry.made.clone(),
+            };
             record::save(&directory.join(record::RECORD), &file)
                 .and_then(|()| record::save(&directory.join(record::CONFIG), &spec))
                 .map_err(io_error("write a record in", directory))?;
@@ -137,17 +141,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what a creation that failed left behind.
+    /// Removes what a creation that failed left behind. What cannot go yet is not forgotten, so that it can be deleted later.
     async fn discard(&self, entry: &Arc<Entry>) {
         let removed = Arc::clone(entry);
-        if let Err(error) = blocking(move || remove(&removed)).await {
-            tracing::warn!(
+        match blocking(move || remove(&removed)).await {
+            Ok(()) => self.forget(entry),
+            Err(error) => tracing::warn!(
                 container = entry.id,
                 error = %waybill_core::chain::Chain(&error),
                 "what is left of a container that could not be created was not removed"
-            );
+            ),
         }
-        self.forget(entry);
     }
 
     fn forget(&self, entry: &Arc<Entry>) {
@@ -164,7 +168,7 @@ impl Engine {
         }
         blocking(move || {
             let path = entry.cgroup.path();
-            entry.cgroup.apply(&resources).map_err(io_error("change the limits of", &path))
+            entry.cgroup.change(&resources).map_err(io_error("change the limits of", &path))
         })
         .await
     }
@@ -196,7 +200,7 @@ pub(super) fn remove_files(directory: &Path) -> io::Result<()> {
     for file in ["console.sock", record::MONITOR_SOCKET] {
         ignore_missing(fs::remove_file(directory.join(file)))?;
     }
-    for file in [record::CONFIG, record::EXIT, record::RECORD] {
+    for file in [record::CONFIG, record::EXIT, record::CGROUPS, record::RECORD] {
         record::remove(&directory.join(file))?;
     }
     // Still there if a root file system is mounted below it; whoever mounted it removes it.
