@@ -22,6 +22,7 @@ mod plan;
 mod prune;
 mod start;
 mod surroundings;
+mod sysctl;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -36,6 +37,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_core::id::PodUid;
 
+pub use self::sysctl::SysctlPolicy;
 use self::turn::Worker;
 pub(crate) use self::{cgroup::Cgroups, image::Images, making::Making, surroundings::Surroundings};
 use crate::{

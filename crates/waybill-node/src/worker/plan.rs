@@ -11,6 +11,7 @@ use waybill_api::pod::ContainerKind;
 use super::{
     back_off::BackOff,
     memory::{self, Memory},
+    sysctl,
 };
 use crate::{
     observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},
@@ -129,6 +130,10 @@ impl<'a> Planner<'a> {
         }
         if let Some(message) = &self.memory.evicted {
             self.fail(EVICTED, message);
+            return;
+        }
+        if let Some(message) = &self.memory.forbidden_sysctl {
+            self.fail(sysctl::FORBIDDEN, message);
             return;
         }
         if let Some(deadline) = self.deadline() {

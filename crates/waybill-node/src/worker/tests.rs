@@ -65,6 +65,7 @@ fn workers(fake: &FakeRuntime) -> Workers {
         recorder,
         writer: Writer::new(None, &tasks, &stop),
         metrics: Arc::new(Metrics::new(FeatureGates::all_on())),
+        sysctls: SysctlPolicy::default(),
         runtime,
         directories,
         clock,
