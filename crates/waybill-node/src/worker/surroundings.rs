@@ -9,7 +9,9 @@ use tracing::warn;
 use waybill_core::{chain::Chain, env::merge::Environment, id::PodUid};
 use waybill_proto::cri::Mount;
 
-use super::{cgroup::Cgroups, image::Images, making::Making, memory::Health, plan};
+use super::{
+    cgroup::Cgroups, image::Images, making::Making, memory::Health, plan, sysctl::SysctlPolicy,
+};
 use crate::{
     Clock,
     cri::{Runtime, sandbox::Machine},
@@ -46,6 +48,7 @@ pub(crate) struct Surroundings {
     pub(crate) prober: Prober,
     pub(crate) writer: Writer,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) sysctls: SysctlPolicy,
 }
 
 impl Surroundings {

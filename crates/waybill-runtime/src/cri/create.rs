@@ -106,6 +106,7 @@ impl Cri {
                     target_pid,
                     machine: &cri.machine,
                 };
+                spec::check_destinations(&inside, &config.mounts)?;
                 volumes::make_host_paths(&config.mounts)?;
                 let mut spec = plan.spec()?;
                 let env = plan.environment(variables)?;

@@ -30,7 +30,7 @@ use waybill_proto::{
 };
 
 pub(crate) use self::{
-    mounts::Shared,
+    mounts::{Shared, check_destinations},
     profiles::{check_sandbox, seccomp_profile},
     resources::{merge, resources},
     rootfs::Rootfs,
