@@ -18,6 +18,7 @@ mod service;
 mod sessions;
 mod settings;
 mod spawner;
+mod volume;
 mod wire;
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, time::SystemTime};
@@ -31,6 +32,7 @@ use waybill_core::{
 
 use crate::sys;
 
+pub(crate) use self::clock::seconds;
 pub use self::{
     error::{EngineError, ExecFault, Kind},
     service::{Engine, Session, SessionProcess},
@@ -81,12 +83,15 @@ pub struct Namespaces {
 /// What a container shall be.
 #[derive(Debug)]
 pub struct ContainerRequest {
-    /// Everything but the environment, which never leaves memory. `process.env` is empty.
+    /// Everything but the environment, which never leaves memory, as `process.args` does not. `process.env`
+    /// is empty.
     pub spec: Spec,
     /// The environment, each name once, in order.
     pub env: Vec<(EnvName, EnvValue)>,
     /// How it reads and writes.
     pub stdio: Stdio,
+    /// What errors call the program, if not by its path: that may hold a secret.
+    pub program_name: Option<String>,
 }
 
 /// A container's stdio.

@@ -1,17 +1,13 @@
 //! How a container comes to be.
 
 use std::{
-    collections::BTreeSet,
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_change, mount_remount};
 use tracing::{info, warn};
-use waybill_core::{
-    chain::Chain,
-    env::{name::EnvName, name_list},
-};
+use waybill_core::chain::Chain;
 use waybill_proto::cri::{
     ContainerConfig, ContainerEventType, CreateContainerRequest, NamespaceMode,
 };
@@ -21,7 +17,7 @@ use super::{
     error::{CriError, Result},
     files,
     record::{self, ContainerRecord, RecordedUser, SandboxRecord},
-    signals,
+    sensitive, signals,
     spec::{self, Plan, Rootfs},
     store::{Name, new_id},
     volumes,
@@ -30,9 +26,6 @@ use crate::{
     engine::{ContainerRequest, State, Stdio},
     image::Image,
 };
-
-/// Names in this annotation, with commas between, are shown nowhere (D9).
-const SENSITIVE: &str = "waybill.dev/sensitive-env";
 
 impl Cri {
     /// Makes a container whose first process waits for the start; a failure leaves nothing behind.
@@ -110,22 +103,17 @@ impl Cri {
                     machine: &cri.machine,
                 };
                 volumes::make_host_paths(&config.mounts)?;
-                let mut spec = plan.spec()?;
+                let spec = plan.spec()?;
                 let env = plan.environment(variables)?;
                 let working_dir = plan.working_dir()?;
                 inside
                     .make_directory(&working_dir)
                     .map_err(CriError::io("make the working directory", &working_dir))?;
-                let volumes: BTreeSet<_> = config
-                    .mounts
-                    .iter()
-                    .map(|it| Path::new("/").join(&it.container_path))
-                    .collect();
-                let is_volume = |inside: &Path| volumes.contains(inside);
-                volumes::stage(&cri.container_dir(&id), &mut spec, is_volume)?;
-                let env_names = shown_names(&config, env.iter().map(|(name, _)| name));
+                let env_names = sensitive::shown_names(&config, env.iter().map(|(name, _)| name));
                 let stop_signal = stop_signal(&config, image_config.stop_signal().as_deref())?;
                 let resources = config.linux.as_ref().and_then(|it| it.resources.clone());
+                sensitive::hide_words(&mut config);
+                let program_name = spec::program(&config, &image_config);
                 let stdio = Stdio {
                     stdin: config.stdin,
                     stdin_once: config.stdin_once,
@@ -146,7 +134,7 @@ impl Cri {
                     start_error: None,
                     config,
                 };
-                Ok((record, ContainerRequest { spec, env, stdio }))
+                Ok((record, ContainerRequest { spec, env, stdio, program_name }))
             })
             .await?;
         self.engine.create(&record.id, request).await?;
@@ -245,16 +233,6 @@ fn stop_signal(config: &ContainerConfig, image: Option<&str>) -> Result<i32> {
     }
 }
 
-/// Names that may be shown, in order.
-fn shown_names<'a>(
-    config: &ContainerConfig,
-    names: impl Iterator<Item = &'a EnvName>,
-) -> Vec<String> {
-    let hidden = config.annotations.get(SENSITIVE).map_or("", String::as_str);
-    let shown = names.filter(|name| !name_list::contains(hidden, name));
-    shown.map(ToString::to_string).collect()
-}
-
 /// By digest if the image has one; an imported image may have none.
 fn image_ref(image: &Image) -> String {
     image.digests.first().cloned().unwrap_or_else(|| image.id.to_string())
@@ -262,7 +240,6 @@ fn image_ref(image: &Image) -> String {
 
 #[cfg(test)]
 mod tests {
-    use waybill_core::env::name::NameRules;
     use waybill_proto::cri::Signal;
 
     use super::*;
@@ -288,17 +265,5 @@ mod tests {
         assert_eq!(stop_signal(&default, Some("SIGQUIT")).unwrap(), 3);
         assert_eq!(stop_signal(&default, None).unwrap(), 15);
         assert!(stop_signal(&default, Some("SIGFLY")).is_err());
-    }
-
-    /// D9
-    #[test]
-    fn names_marked_sensitive_are_not_shown() {
-        let config = ContainerConfig {
-            annotations: [(SENSITIVE.to_owned(), "TOKEN, KEY,a%2Cb".to_owned())].into(),
-            ..ContainerConfig::default()
-        };
-        let names = ["PATH", "TOKEN", "KEY", "KEYS", "a,b"]
-            .map(|name| EnvName::parse(name, NameRules::Kernel).unwrap());
-        assert_eq!(shown_names(&config, names.iter()), ["PATH", "KEYS"]);
     }
 }

@@ -14,6 +14,7 @@ mod requests;
 mod session;
 mod streams;
 mod view;
+mod volumes;
 
 use std::{
     io,

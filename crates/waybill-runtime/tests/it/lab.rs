@@ -87,6 +87,7 @@ impl Lab {
             spec: self.spec(id, arguments),
             env: variables(&[("PATH", "/bin"), ("BASE", "line"), ("OVER", "container")]),
             stdio: Stdio { stdin: false, stdin_once: false, tty: false, log: Some(self.log(id)) },
+            program_name: None,
         }
     }
 

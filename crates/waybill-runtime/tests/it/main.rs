@@ -5,11 +5,13 @@
 mod cri_container;
 mod cri_contract;
 mod cri_exec;
+mod cri_host_path;
 mod cri_images;
 mod cri_lab;
 mod cri_privilege;
 mod cri_restart;
 mod cri_sandbox;
+mod cri_sensitive;
 mod cri_unified;
 mod engine_container;
 mod engine_exec;
