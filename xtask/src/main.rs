@@ -22,6 +22,8 @@ mod repository;
 mod source;
 mod test;
 mod tidy;
+mod tools;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -32,7 +34,7 @@ use crate::repository::Repository;
 
 fn main() -> ExitCode {
     match run(&Cli::parse().chore) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: &Chore) -> Result<()> {
+fn run(chore: &Chore) -> Result<ExitCode> {
     let repository = Repository::here()?;
     match chore {
         Chore::Crash(args) => crash::run(&repository, args),
@@ -50,7 +52,9 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Gen => generate::run(&repository),
         Chore::Test(args) => test::run(&repository, args),
         Chore::Tidy => tidy::run(&repository),
-    }
+        Chore::Vm(args) => return vm::run(&repository, args),
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The chores of the Waybill repository.
@@ -103,6 +107,11 @@ enum Chore {
     /// Prints each violation as `path:line: rule: what to do`. Looks at every file that git tracks
     /// or would track, so that a new file is checked before it is added.
     Tidy,
+    /// Run a command on another kernel, in an emulated machine with our binary and busybox
+    ///
+    /// The machine has cgroup v2 alone, no disk and no network. The kernel comes from Debian and is unpacked, not
+    /// installed. The exit code is that of the command.
+    Vm(vm::Args),
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What cargo says about the packages of the workspace.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
@@ -31,8 +33,18 @@ pub(crate) enum DependencyKind {
 
 /// Asks cargo for the packages of the workspace.
 pub(crate) fn packages(repository: &Repository) -> Result<Vec<Package>> {
+    parse(&ask(repository)?).context("cannot read `cargo metadata`")
+}
+
+/// Asks cargo where it puts what it builds.
+pub(crate) fn target_directory(repository: &Repository) -> Result<PathBuf> {
+    let metadata: Value = serde_json::from_str(&ask(repository)?)?;
+    text(&metadata, "target_directory").map(PathBuf::from)
+}
+
+fn ask(repository: &Repository) -> Result<String> {
     let args = ["metadata", "--no-deps", "--format-version", "1"];
-    parse(&process::output(&mut repository.cargo(&args))?).context("cannot read `cargo metadata`")
+    process::output(&mut repository.cargo(&args))
 }
 
 fn parse(json: &str) -> Result<Vec<Package>> {

@@ -17,6 +17,13 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 /// Runs `command` and returns what it printed to its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let printed = output_bytes(command)?;
+    let other = || format!("`{}` printed other than UTF-8", display(command));
+    String::from_utf8(printed).with_context(other)
+}
+
+/// The same, of a program that prints more than text.
+pub(crate) fn output_bytes(command: &mut Command) -> Result<Vec<u8>> {
     let line = display(command);
     let output = command
         .stderr(Stdio::inherit())
@@ -25,7 +32,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     if !output.status.success() {
         bail!("`{line}` failed ({})", output.status);
     }
-    String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed other than UTF-8"))
+    Ok(output.stdout)
 }
 
 /// Whether `command` starts and succeeds; nothing is shown.
@@ -45,7 +52,8 @@ fn display(command: &Command) -> String {
     variables.chain(words).collect::<Vec<_>>().join(" ")
 }
 
-fn quoted(word: &str) -> String {
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=+:,@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::process;
+use crate::{metadata, process};
 
 /// The work tree that we were called in.
 pub(crate) struct Repository {
@@ -35,6 +35,11 @@ impl Repository {
 
     pub(crate) fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative)
+    }
+
+    /// Where cargo puts the debug build of one of our programs.
+    pub(crate) fn debug_binary(&self, name: &str) -> Result<PathBuf> {
+        Ok(metadata::target_directory(self)?.join("debug").join(name))
     }
 
     pub(crate) fn read(&self, relative: &str) -> Result<String> {

@@ -3,7 +3,6 @@
 mod report;
 mod skipped;
 mod tier;
-mod tools;
 
 use std::time::Instant;
 
@@ -13,9 +12,11 @@ use self::{
     report::{Outcome, Row},
     skipped::Skipped,
     tier::{Tier, Verdict},
-    tools::Tools,
 };
-use crate::repository::Repository;
+use crate::{
+    repository::Repository,
+    tools::{self, Tools},
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -38,7 +39,10 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<()> {
         return Ok(());
     }
     let tiers = chosen(args);
-    let machine = Machine { tools: tools::prepare(&tiers), skipped: Skipped::none()? };
+    let machine = Machine {
+        tools: tools::prepare(tiers.iter().flat_map(|tier| tier.tools())),
+        skipped: Skipped::none()?,
+    };
     let rows: Vec<_> = tiers.iter().map(|&tier| row(repository, tier, &machine)).collect();
 
     println!("\n{}", report::table(&rows));
@@ -113,6 +117,7 @@ mod tests {
                 "deps",
                 "clippy",
                 "test",
+                "vm",
                 "doc-tests",
                 "docs",
                 "bench-smoke",

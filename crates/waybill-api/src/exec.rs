@@ -17,7 +17,10 @@ use waybill_core::{id::AuditId, secret::SecretBytes};
 
 pub use self::{
     query::{EnvParams, ExecQueryError, ExecQueryFault, parse_env_params, parse_node_env_params},
-    session::{SESSION_HEADER, SESSION_KEYS_PATH, SESSION_SECONDS, SessionClaims},
+    session::{
+        ADDED_CONTAINERS_ANNOTATION, SESSION_HEADER, SESSION_KEYS_PATH, SESSION_KINDS_MEMBER,
+        SESSION_SECONDS, SessionClaims, SessionKind,
+    },
     validate::{ExecEnvRules, validate},
 };
 

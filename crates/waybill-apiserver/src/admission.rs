@@ -5,21 +5,24 @@
 //! provider classes that its variables name.
 
 mod env_names;
+pub(crate) mod ephemeral;
 pub(crate) mod exec_env;
+mod node_restriction;
 mod provider_classes;
 mod service_account;
 
 use std::sync::Arc;
 
 use serde_json::Value;
-use waybill_api::status::{Status, Target};
+use waybill_api::{
+    pod::PodEnvSpec,
+    status::{Status, Target},
+};
 
 use crate::{
-    authz::{Authorizer, forbidden::object_message, node::node_of},
-    cache::ObjectKey,
-    document::{is_terminating, metadata},
+    authz::{Authorizer, forbidden::object_message, node::restriction::NodeWrite},
+    document::{at, is_terminating, metadata},
     objects::Objects,
-    registry::find,
     rest::{Change, Part},
 };
 
@@ -54,10 +57,11 @@ impl Admission {
     ) -> Result<(), Status> {
         self.check_namespace(change, document)?;
         self.check_roles(change, None, document)?;
-        self.check_node(change, document)?;
+        self.restrict_node(change, "", NodeWrite::Create(document))?;
         self.check_env_names(change, None, document)?;
         if is_pod(change) {
-            self.check_provider_classes(change, document)?;
+            let spec = PodEnvSpec::from_value(at(document, "/spec")).unwrap_or_default();
+            self.check_provider_classes(change, &spec, document)?;
         }
         Ok(())
     }
@@ -74,7 +78,12 @@ impl Admission {
                 self.check_roles(change, Some(old), new)?;
                 self.check_env_names(change, Some(old), new)
             }
-            Part::EphemeralContainers => self.check_env_names(change, Some(old), new),
+            Part::EphemeralContainers => {
+                let added = ephemeral::added_containers(old, new);
+                self.check_session_env(change, &added, new)?;
+                self.check_provider_classes(change, &added, new)?;
+                self.check_env_names(change, Some(old), new)
+            }
             Part::Binding | Part::Finalize | Part::Status => Ok(()),
         }
     }
@@ -88,7 +97,7 @@ impl Admission {
         if change.route.resource.plural == "namespaces" && KEPT_NAMESPACES.contains(&name) {
             return Err(forbidden(change, name, "this namespace may not be deleted"));
         }
-        Ok(())
+        self.restrict_node(change, "", NodeWrite::Delete(document))
     }
 
     /// Objects are created only in namespaces that exist and are not going away.
@@ -97,14 +106,11 @@ impl Admission {
             return Ok(());
         }
         let namespace = &change.route.namespace;
-        let found = find("", "v1", "namespaces")
-            .and_then(|namespaces| self.objects.cache(namespaces))
-            .and_then(|cache| cache.get(&ObjectKey::new("", namespace)));
-        let Some(found) = found else {
+        let Some(found) = self.objects.namespace(namespace) else {
             let target = Target { group: "", resource: "namespaces", name: namespace };
             return Err(Status::not_found(target));
         };
-        if is_terminating(&found.document()) {
+        if is_terminating(&found) {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );
@@ -126,15 +132,6 @@ impl Admission {
         self.authorizer
             .check_rbac_write(change.user, old, new)
             .map_err(|error| forbidden(change, metadata(new, "name"), &error.to_string()))
-    }
-
-    /// What only the body of a node's request tells.
-    fn check_node(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
-        let Some(node) = node_of(change.user) else { return Ok(()) };
-        self.authorizer
-            .nodes()
-            .check_create(node, &change.route.target(), document)
-            .map_err(|error| forbidden(change, metadata(document, "name"), &error.to_string()))
     }
 }
 

@@ -1,11 +1,12 @@
 //! One request from its headers to its answer: who asks, may they, what happens, what is recorded.
 
+mod health;
 mod nonresource;
 mod pods;
 mod reviews;
 mod write;
 
-use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
+use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
@@ -21,8 +22,11 @@ pub(crate) use self::nonresource::open_api;
 use crate::{
     audit::{self, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
     authn::{Authenticated, Authenticator, Peer, front_proxy::strip, impersonation},
-    authz::{Authorizer, FieldTerm, forbidden},
-    http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
+    authz::{Authorizer, FieldTerm, MASTERS_GROUP, forbidden},
+    http::{
+        Answer, AnswerBody, Body, Connection, InFlight, InFlightRequest, RequestKind, Service,
+        compress, keeping,
+    },
     metrics::Metrics,
     proxy::{NodeProxy, ProxyAnswer, address::NodeAddressType, session::SessionSigner},
     query::Query,
@@ -51,6 +55,9 @@ pub(crate) struct Api {
     pub(crate) sessions: TaskTracker,
     pub(crate) gates: FeatureGates,
     pub(crate) clock: Clock,
+    pub(crate) in_flight: Arc<InFlight>,
+    /// How long a client may take to send a body.
+    pub(crate) request_timeout: Duration,
 }
 
 /// A request after authentication.
@@ -131,13 +138,26 @@ impl Service for Api {
             user_agent: text_header(&headers, header::USER_AGENT),
             lifetime,
         };
-        let Ok(mut audit) = self.recorder.begin(facts).await else {
-            return Answer::status(&Status::unavailable("the request cannot be recorded"))
-                .into_response("");
+        let mut audit = match self.recorder.begin(facts).await {
+            Ok(audit) => audit,
+            Err(error) => {
+                let status = Status::unavailable(error.to_string());
+                self.metrics.observe(&route, &action.verb, status.code(), started.elapsed());
+                return Answer::status(&status).into_response("");
+            }
         };
         let audit_id = audit.id().to_string();
+        // Counted until the answer is sent.
+        let counted = match (&authenticated, &acting_as) {
+            (Ok(found), Ok(other)) => {
+                let user = other.as_ref().unwrap_or(&found.user);
+                self.count(user, &action, lifetime)
+            }
+            _ => Ok(None),
+        };
         let result = match (&authenticated, &acting_as) {
             (Err(status), _) | (_, Err(status)) => Err(status.clone()),
+            (Ok(_), Ok(_)) if counted.is_err() => Err(Status::too_many_requests()),
             (Ok(found), Ok(other)) => {
                 let user = other.as_ref().unwrap_or(&found.user);
                 narrow_to_name(&mut action, &query);
@@ -170,7 +190,7 @@ impl Service for Api {
                 let code = response.status().as_u16();
                 self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
-                return response.map(|body| keeping(body, audit));
+                return response.map(|body| keeping(body, (audit, counted)));
             }
             Ok(Handled::Session(answer)) => {
                 let code = answer.response.status().as_u16();
@@ -183,7 +203,11 @@ impl Service for Api {
             Err(status) => Answer::status(&status),
         };
         self.metrics.observe(&route, &action.verb, answer.code.as_u16(), started.elapsed());
-        finish(answer, audit, &headers, &audit_id, lifetime).await
+        let response = finish(answer, audit, &headers, &audit_id, lifetime).await;
+        match counted {
+            Ok(Some(counted)) => response.map(|body| keeping(body, counted)),
+            _ => response,
+        }
     }
 }
 
@@ -212,6 +236,27 @@ impl Api {
             self.allow(caller, need, &[])?;
         }
         Ok(Some(asked.user))
+    }
+
+    /// Counts a request about a resource; an error if there are too many. Probes and discovery, what
+    /// lasts, and administrators are not counted.
+    fn count(
+        &self,
+        user: &User,
+        action: &Action,
+        lifetime: Lifetime,
+    ) -> Result<Option<InFlightRequest>, Status> {
+        let is_path = matches!(action.target, Target::Path(_));
+        let is_admin = user.groups.iter().any(|group| group == MASTERS_GROUP);
+        if is_path || is_admin || lifetime == Lifetime::LongRunning {
+            return Ok(None);
+        }
+        let kind = match action.verb.as_str() {
+            "get" | "list" | "watch" => RequestKind::Reading,
+            _ => RequestKind::Mutating,
+        };
+        let counted = self.in_flight.begin(&user.name, kind);
+        counted.map(Some).ok_or_else(Status::too_many_requests)
     }
 
     fn authorize(&self, user: &User, action: &Action, query: &Query) -> Result<(), Status> {
@@ -253,7 +298,7 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Handled, Status> {
         let route = match route {
-            Route::Path => return self.path(path, &context).map(Handled::from),
+            Route::Path => return self.path(path, &context).await.map(Handled::from),
             Route::Resource(route) => route,
         };
         if route.subresource.is_empty() {
@@ -299,9 +344,7 @@ impl Api {
             }
             "list" => {
                 let view = view(&context)?;
-                let reader = &self.reader;
-                let body = reader.list(context.user, route, context.query, &view, now).await?;
-                Ok(Answer::json(http::StatusCode::OK, body))
+                self.reader.list(context.user, route, context.query, &view, now).await
             }
             "watch" => {
                 let options = WatchOptions::parse(route, context.query)?;
@@ -329,7 +372,12 @@ async fn finish(
         // The end of the stream is the end of the record.
         return answer.into_response(audit_id).map(|body| keeping(body, audit));
     }
-    audit.complete(ResponseStatus::code(code)).await;
+    let answer = match audit.complete(ResponseStatus::code(code)).await {
+        Ok(()) => answer,
+        Err(error) => Answer::status(&Status::unavailable(format!(
+            "the request was carried out, but could not be recorded yet: {error}"
+        ))),
+    };
     let (answer, compressed) = compress(answer, request);
     let mut response = answer.into_response(audit_id);
     if compressed {

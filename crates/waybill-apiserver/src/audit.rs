@@ -14,10 +14,14 @@
 //!   even if this process is killed in the next instant. It waits no longer than
 //!   [`LogOptions::write_wait`]: a disk that hangs must not stop the cluster. Against loss of power
 //!   it holds only with [`Durability::Disk`], which costs one `fdatasync` per batch.
-//! - A session is in the file before it opens, in the same sense.
+//! - A session is in the file before anything is started for it, in the same sense. If it cannot be
+//!   recorded it is refused, whatever the policy says about stages. What becomes of other requests is
+//!   the choice of [`OnFailure`].
 //! - Events of reads are in the file soon after; a kill may lose those of the last batch.
 //! - If the disk does not keep up, requests wait a short while for a place. What happens then is
 //!   the choice of [`Overflow`]; an event that is lost is counted and the loss is logged.
+//! - Events that the disk does not take are kept in memory, as far as a bound allows, and written when it
+//!   takes them. What is lost beyond that, a [`Notice`](notice::Notice) in the log tells.
 
 mod event;
 mod file;
@@ -25,6 +29,7 @@ mod id;
 mod log;
 mod mask;
 mod metrics;
+mod notice;
 mod policy;
 mod recorder;
 
@@ -37,11 +42,11 @@ pub(crate) use self::{
     event::{Event, Level, MicroTime, ObjectReference, ResponseStatus, Stage, UserInfo},
     file::{RotatingFile, Rotation},
     id::{Peer, choose_id, mint_id},
-    log::{AuditLog, Durability, LogOptions, Overflow, Sink},
+    log::{AuditLog, Durability, LogOptions, Overflow, Sink, Unwritten},
     mask::mask_request_uri,
     metrics::AuditMetrics,
     policy::{Decision, Policy, PolicyError},
-    recorder::{AuditUnavailable, Lifetime, Recorder, RequestAudit, RequestFacts},
+    recorder::{AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts},
 };
 
 /// Tells the time.

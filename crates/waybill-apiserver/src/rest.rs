@@ -29,6 +29,7 @@ use crate::{
     registry::Resource,
     request::User,
     route::ResourceRoute,
+    store::{StoreError, WriteError},
 };
 
 /// How often a write is tried again on a newer object before the client is told.
@@ -103,6 +104,13 @@ fn store_failure(error: &CommitError) -> Status {
     match error {
         CommitError::Slow => {
             Status::timeout("the change is stored, but reading it back took too long")
+        }
+        CommitError::Store(WriteError::Store(StoreError::Full { path, .. })) => {
+            let disk = path.parent().unwrap_or(path).display();
+            Status::unavailable(format!(
+                "nothing was changed: the disk of the store ({disk}) is full; free some room on it, \
+                 or delete objects, which still works for a while"
+            ))
         }
         CommitError::Conflict(_) | CommitError::Store(_) => {
             Status::unavailable("the store cannot be written at the moment, try again")

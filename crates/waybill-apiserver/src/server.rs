@@ -10,7 +10,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use rustls::RootCertStore;
+use rustix::process::geteuid;
+use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -22,8 +23,8 @@ use crate::{
     admission::Admission,
     api::{Api, open_api},
     audit::{
-        AuditLog, AuditMetrics, Durability, LogOptions, Overflow, Policy, Recorder, RotatingFile,
-        Rotation,
+        AuditLog, AuditMetrics, Durability, LogOptions, OnFailure, Overflow, Policy, Recorder,
+        RotatingFile, Rotation,
     },
     authn::{
         Anonymous, Authenticator, BearerTokens,
@@ -40,11 +41,11 @@ use crate::{
     },
     authz::Authorizer,
     controllers,
-    http::{Listener, Patience},
+    http::{InFlight, Listener, Patience},
     kinds,
     metrics::Metrics,
     objects::Objects,
-    pki::{Pki, PkiConfig, tls::server_config},
+    pki::{Pki, PkiConfig, Refreshed, tls::server_config},
     proxy::{
         NodeProxy, ProxyLimits, address::NodeAddressType, connect::node_tls, session::SessionSigner,
     },
@@ -85,12 +86,37 @@ pub struct Config {
     pub audit_policy: Option<PathBuf>,
     /// Refuse what cannot be recorded, and record so that it survives the loss of power.
     pub strict_audit: bool,
+    /// What becomes of requests that cannot be recorded.
+    pub audit_failure: AuditFailure,
     /// What may be asked without saying who asks.
     pub anonymous: AnonymousAccess,
     /// Further keys whose service account tokens are believed, as PEM files.
     pub service_account_keys: Vec<PathBuf>,
     /// Which address of a node is dialled: the first of these that it has.
     pub node_address_types: Vec<NodeAddressType>,
+    /// What one client, and all together, may ask for at once.
+    pub limits: RequestLimits,
+}
+
+/// What clients may ask for at once; names and defaults are upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLimits {
+    /// Requests that read, at once; one user has at most half of them. 0 is no limit.
+    pub max_requests_inflight: usize,
+    /// Requests that change something, at once; one user has at most half of them. 0 is no limit.
+    pub max_mutating_requests_inflight: usize,
+    /// How long a client may take to send the body of a request.
+    pub request_timeout: Duration,
+}
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        Self {
+            max_requests_inflight: 400,
+            max_mutating_requests_inflight: 200,
+            request_timeout: Duration::from_secs(60),
+        }
+    }
 }
 
 /// What may be asked without saying who asks.
@@ -103,6 +129,16 @@ pub enum AnonymousAccess {
     /// Health and version.
     #[default]
     Probes,
+}
+
+/// What becomes of requests that cannot be recorded. Sessions in containers are refused in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditFailure {
+    /// They go on, and are recorded when that is possible again.
+    #[default]
+    Allow,
+    /// They are refused.
+    Fail,
 }
 
 /// A server that runs.
@@ -157,6 +193,7 @@ impl Server {
         let metrics = Metrics::new(config.gates);
         let audit_metrics = AuditMetrics::default();
         metrics.register(|registry| audit_metrics.register(registry));
+        metrics.register(|registry| objects.register(registry));
         let api = Arc::new(Api {
             reader: Reader { objects: Arc::clone(&objects), pages: Pages::default() },
             rest: Rest {
@@ -172,7 +209,7 @@ impl Server {
             authorizer,
             recorder: recorder(&config, audit_metrics, &clock)?,
             metrics,
-            proxy: node_proxy(&pki)?,
+            proxy: NodeProxy::new(tls_to_nodes(&pki)?, ProxyLimits::default()),
             session_signer: SessionSigner::new(pki.exec_session_key())
                 .map_err(during("reading the key of exec sessions"))?,
             node_address_types: config.node_address_types.clone(),
@@ -180,6 +217,11 @@ impl Server {
             sessions: TaskTracker::new(),
             gates: config.gates,
             clock: Arc::clone(&clock),
+            in_flight: InFlight::new(
+                config.limits.max_requests_inflight,
+                config.limits.max_mutating_requests_inflight,
+            ),
+            request_timeout: config.limits.request_timeout,
         });
         controllers::ensure_basics(&api)
             .await
@@ -192,12 +234,14 @@ impl Server {
         let listener =
             Listener { socket: listener, tls: Arc::new(tls), patience: Patience::default() };
         tasks.spawn(listener.serve(Arc::clone(&api), stop.clone()));
-        tasks.spawn(renew(Arc::clone(&pki), Arc::clone(&clock), stop.clone()));
+        tasks.spawn(renew(Arc::clone(&api), Arc::clone(&pki), stop.clone()));
         tasks.close();
 
         let socket_path = state.join("run").join("login.sock");
-        let admins =
-            AdminRule { server_uid: own_uid(state), group: crate::authz::MASTERS_GROUP.to_owned() };
+        let admins = AdminRule {
+            server_uid: geteuid().as_raw(),
+            group: crate::authz::MASTERS_GROUP.to_owned(),
+        };
         let socket =
             LocalSocket::bind(&socket_path, local, UnixUsers::new(admins), Arc::clone(&clock))
                 .map_err(during("opening the local socket"))?;
@@ -364,7 +408,11 @@ fn recorder(
         LogOptions::default()
     };
     let log = AuditLog::start(file, options, metrics, Arc::clone(clock)).map_err(during(what()))?;
-    Ok(Recorder::new(policy, Arc::new(log), Arc::clone(clock)))
+    let on_failure = match config.audit_failure {
+        AuditFailure::Allow if !config.strict_audit => OnFailure::Allow,
+        _ => OnFailure::Refuse,
+    };
+    Ok(Recorder::new(policy, Arc::new(log), on_failure, Arc::clone(clock)))
 }
 
 fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {
@@ -374,7 +422,8 @@ fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {
     Policy::parse(&text).map_err(during(what()))
 }
 
-fn node_proxy(pki: &Pki) -> Result<NodeProxy, ServerError> {
+/// TLS towards nodes, with the certificate that we have now.
+fn tls_to_nodes(pki: &Pki) -> Result<Arc<ClientConfig>, ServerError> {
     let step = "setting up TLS towards nodes";
     let client = pki.node_client();
     let mut roots = RootCertStore::empty();
@@ -383,22 +432,30 @@ fn node_proxy(pki: &Pki) -> Result<NodeProxy, ServerError> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(during(step))?;
     let key = PrivateKeyDer::from_pem_slice(client.key.expose()).map_err(during(step))?;
-    let tls = node_tls(roots, chain, key).map_err(during(step))?;
-    Ok(NodeProxy::new(tls, ProxyLimits::default()))
+    node_tls(roots, chain, key).map_err(during(step))
 }
 
 /// Certificates that end soon are renewed while the server runs.
-async fn renew(pki: Arc<Pki>, clock: Clock, stop: CancellationToken) {
+async fn renew(api: Arc<Api>, pki: Arc<Pki>, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(Duration::from_secs(3600)) => {}
         }
-        if let Err(error) = pki.refresh(clock()) {
+        if let Err(error) = renew_now(&api, &pki, (api.clock)()) {
             let error = waybill_core::chain::Chain(&error);
             tracing::error!(%error, "certificates could not be renewed");
         }
     }
+}
+
+/// Connections that are open keep what they have; new ones, from clients and to nodes, use the new.
+fn renew_now(api: &Api, pki: &Pki, now: Timestamp) -> Result<(), ServerError> {
+    if pki.refresh(now).map_err(during("renewing certificates"))? == Refreshed::Replaced {
+        api.proxy.set_tls(tls_to_nodes(pki)?);
+        tracing::info!("certificates were renewed");
+    }
+    Ok(())
 }
 
 /// Names the step that failed.
@@ -407,13 +464,6 @@ fn during<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
 ) -> impl FnOnce(E) -> ServerError {
     let step = step.into();
     move |source| ServerError { step, source: source.into() }
-}
-
-/// Whoever owns the state directory runs the server.
-fn own_uid(state_dir: &Path) -> u32 {
-    use std::os::unix::fs::MetadataExt;
-
-    std::fs::metadata(state_dir).map_or(0, |metadata| metadata.uid())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one clock of the server, passed to everybody")]

@@ -19,6 +19,7 @@ use std::{fmt, io, path::PathBuf};
 
 use bytes::Bytes;
 use futures_util::{future::BoxFuture, stream::BoxStream};
+use prometheus_client::registry::Registry;
 use waybill_core::id::ResourceVersion;
 
 pub(crate) use self::{
@@ -55,6 +56,12 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// after `before - 1` or later. What is forgotten already stays so, and a revision that is still
     /// to come counts as the next one.
     fn compact(&self, before: ResourceVersion) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Why writes cannot be taken at the moment.
+    fn trouble(&self) -> BoxFuture<'_, Option<String>>;
+
+    /// Makes the store's metrics visible.
+    fn register(&self, _registry: &mut Registry) {}
 }
 
 /// An object in the store.
@@ -141,11 +148,18 @@ pub(crate) enum StoreError {
         #[source]
         source: io::Error,
     },
+    /// The disk has no room for a write, which did not happen.
+    #[error("the disk that holds {} is full", path.display())]
+    Full {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     /// The file does not hold what was written to it. It is left as it is.
     #[error("{} is damaged at offset {offset}: {reason}", path.display())]
     Damaged { path: PathBuf, offset: u64, reason: &'static str },
-    /// A commit failed in a way that leaves open what the disk holds; only a restart can tell.
-    #[error("the store has stopped after a failed commit")]
+    /// The thread that writes is gone; only a restart helps.
+    #[error("the store has stopped")]
     Stopped,
     /// The store is being closed.
     #[error("the store is closed")]

@@ -7,5 +7,6 @@ pub mod limits;
 pub mod merge;
 pub mod name;
 pub mod name_list;
+pub mod name_pattern;
 pub mod origin;
 pub mod value;

@@ -5,6 +5,9 @@
 //! read as more than themselves is refused, because a pattern that means something else than its
 //! author thinks lets the wrong keys through.
 //!
+//! Names of variables are matched by the same patterns in another way, see
+//! [`NamePattern`](crate::env::name_pattern::NamePattern).
+//!
 //! Keys come from tenants, so matching takes time in proportion to pattern times text and no stack.
 
 use alloc::{boxed::Box, vec::Vec};
@@ -49,6 +52,12 @@ impl Glob {
 
     /// Whether the pattern matches all of `text`.
     pub fn matches(&self, text: &str) -> bool {
+        self.reached(text, Reading::Key).and_then(|row| row.last().copied()).unwrap_or(false)
+    }
+
+    /// Which tokens, each with all before it, match all of `text`; nothing if no text that begins with
+    /// `text` can be matched any more.
+    pub(crate) fn reached(&self, text: &str, reading: Reading) -> Option<Vec<bool>> {
         // `row[i]` tells whether the tokens up to and including `i` match all of the text read so
         // far, and `nothing` tells it for no tokens at all.
         let leading = self.tokens.iter().take_while(|token| token.spans()).count();
@@ -60,19 +69,19 @@ impl Glob {
             for (cell, token) in row.iter_mut().zip(&self.tokens) {
                 let above = *cell;
                 *cell = match token {
-                    Token::Literal(wanted) => diagonal && next == *wanted,
-                    Token::OneInSegment => diagonal && next != '/',
-                    Token::ManyInSegment => left || (above && next != '/'),
+                    Token::Literal(wanted) => diagonal && reading.same(next, *wanted),
+                    Token::OneInSegment => diagonal && !reading.ends_segment(next),
+                    Token::ManyInSegment => left || (above && !reading.ends_segment(next)),
                     Token::Many => left || above,
                 };
                 diagonal = above;
                 left = *cell;
             }
             if !row.contains(&true) {
-                return false;
+                return None;
             }
         }
-        row.last().is_some_and(|matched| *matched)
+        Some(row)
     }
 }
 
@@ -115,6 +124,28 @@ pub enum GlobError {
         /// Offset of the character.
         at: usize,
     },
+}
+
+/// What a text is, which decides what the tokens stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// A key of a ProviderClass: `/` ends a segment, and case counts.
+    Key,
+    /// The name of a variable: `/` is a character like any other, and case does not count.
+    Name,
+}
+
+impl Reading {
+    fn same(self, one: char, other: char) -> bool {
+        match self {
+            Self::Key => one == other,
+            Self::Name => one.eq_ignore_ascii_case(&other),
+        }
+    }
+
+    fn ends_segment(self, char: char) -> bool {
+        self == Self::Key && char == '/'
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@
     reason = "this program tells the test what happened"
 )]
 
+mod other_process;
 mod user_namespace;
 
 use std::process::ExitCode;
@@ -21,7 +22,11 @@ type Outcome = Result<String, String>;
 type Attack = fn(&[String]) -> Outcome;
 
 /// By name.
-const ATTACKS: &[(&str, Attack)] = &[("user-namespace", user_namespace::enter)];
+const ATTACKS: &[(&str, Attack)] = &[
+    ("ptrace", other_process::attach),
+    ("user-namespace", user_namespace::enter),
+    ("write-memory", other_process::write),
+];
 
 /// What a call that names no attack gets, so that no test takes it for one that was stopped.
 const USAGE: u8 = 2;

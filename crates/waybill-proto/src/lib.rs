@@ -7,6 +7,7 @@
 
 mod debug;
 pub mod env;
+pub mod session;
 
 /// The container runtime interface, version 1, with `ExecRequest.envs` (KEP-6035).
 #[rustfmt::skip]

@@ -4,6 +4,7 @@
 //! container has a monitor process that is its parent, holds its stdio and keeps its environment in
 //! memory, so that the runtime can be killed and started again while containers run, log and exit.
 
+mod attach_sessions;
 mod cgroup;
 mod client;
 mod clock;
@@ -34,6 +35,7 @@ use crate::sys;
 
 pub(crate) use self::clock::seconds;
 pub use self::{
+    attach_sessions::{AttachRecord, AttachRequest, AttachSession},
     error::{EngineError, ExecFault, Kind},
     service::{Engine, Session, SessionProcess},
     spawner::Spawner,
@@ -92,6 +94,18 @@ pub struct ContainerRequest {
     pub stdio: Stdio,
     /// What errors call the program, if not by its path: that may hold a secret.
     pub program_name: Option<String>,
+    /// Which system calls it is denied.
+    pub seccomp: SeccompProfile,
+}
+
+/// Which system calls the processes of a container are denied, first processes and sessions alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum SeccompProfile {
+    /// Our own small filter: no new namespaces, no mounts, no hold on other processes.
+    #[default]
+    RuntimeDefault,
+    /// No filter.
+    Unconfined,
 }
 
 /// A container's stdio.
@@ -184,13 +198,15 @@ pub enum ProcessIo {
     Terminal(OwnedFd),
 }
 
-/// The streams of a container, for one of possibly many who attached.
+/// The streams of a container, for one of possibly many who attached, and the record of it.
 #[derive(Debug)]
 pub struct Attachment {
     /// Always pipes, also when the container has a terminal, because others read the same output.
     pub io: ProcessIo,
     /// The container's terminal, if it has one: for `TIOCSWINSZ` only, its bytes come through `io`.
     pub terminal: Option<OwnedFd>,
+    /// Held as long as the streams are.
+    pub session: AttachSession,
 }
 
 /// What a container used up to now.

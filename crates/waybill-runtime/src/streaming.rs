@@ -20,13 +20,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
+use waybill_core::id::AuditId;
 use waybill_stream::command::Streams;
 
 pub use backend::{Backend, ExitFuture, Running};
 pub use tokens::ParkError;
 
 use self::tokens::Tokens;
-use crate::engine::{EngineError, ExecRequest};
+use crate::engine::{AttachRequest, EngineError, ExecRequest};
 
 /// The streaming server. Listens from the start, answers once it is served.
 pub struct Streaming<B> {
@@ -87,7 +88,7 @@ enum Parked {
 /// A process that waits for its client.
 enum ParkedCommand {
     Exec { container: String, request: ExecRequest },
-    Attach { container: String, streams: Streams },
+    Attach { container: String, streams: Streams, audit_id: Option<AuditId> },
 }
 
 impl Parked {
@@ -118,7 +119,10 @@ impl ParkedCommand {
     async fn start<B: Backend>(self, backend: &B) -> Result<Running, EngineError> {
         match self {
             Self::Exec { container, request } => backend.exec(&container, request).await,
-            Self::Attach { container, streams } => backend.attach(&container, streams.stdin).await,
+            Self::Attach { container, streams, audit_id } => {
+                let request = AttachRequest { stdin: streams.stdin, audit_id };
+                backend.attach(&container, request).await
+            }
         }
     }
 }
@@ -138,10 +142,16 @@ impl<B: Backend> Streaming<B> {
         self.park(Parked::Command(ParkedCommand::Exec { container, request }))
     }
 
-    /// The URL where a client gets the streams of the container's own process.
-    pub fn attach_url(&self, container: &str, streams: Streams) -> Result<String, ParkError> {
+    /// The URL where a client gets the streams of the container's own process, for the API request with
+    /// this audit ID.
+    pub fn attach_url(
+        &self,
+        container: &str,
+        streams: Streams,
+        audit_id: Option<AuditId>,
+    ) -> Result<String, ParkError> {
         let container = container.to_owned();
-        self.park(Parked::Command(ParkedCommand::Attach { container, streams }))
+        self.park(Parked::Command(ParkedCommand::Attach { container, streams, audit_id }))
     }
 
     /// The URL where a client gets connections to ports of the sandbox.

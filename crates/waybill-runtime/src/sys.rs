@@ -117,11 +117,6 @@ pub(crate) fn close_from(first: RawFd) -> io::Result<()> {
     close_range(first, 0)
 }
 
-/// Has `execve` close every descriptor from `first` on.
-pub(crate) fn close_from_on_exec(first: RawFd) -> io::Result<()> {
-    close_range(first, libc::CLOSE_RANGE_CLOEXEC)
-}
-
 fn close_range(first: RawFd, flags: u32) -> io::Result<()> {
     // SAFETY: plain numbers. Owners of the closed descriptors are never dropped: the callers end by exec or `exit_now`.
     let result =
@@ -142,6 +137,23 @@ pub(crate) fn close_all_but(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
         first = first.max(fd + 1);
     }
     close_range(first.cast_signed(), 0)
+}
+
+/// Closes all descriptors but sockets, from 3 on. Only for a child that keeps none of the others.
+pub(crate) fn close_all_but_sockets() -> io::Result<()> {
+    /// The kernel gives out the lowest free number, and a child that keeps few has none above.
+    const LOOKED_AT: RawFd = 256;
+    close_range(LOOKED_AT, 0)?;
+    for number in 3..LOOKED_AT {
+        // SAFETY: the number is looked at only; one that is not open brings an error.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        let Ok(stat) = rustix::fs::fstat(fd) else { continue };
+        if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_socket() {
+            // SAFETY: as in `close_range`.
+            unsafe { libc::close(number) };
+        }
+    }
+    Ok(())
 }
 
 /// Blocks `SIGCHLD` and returns a descriptor that becomes readable when a child changed its state.
@@ -324,6 +336,21 @@ pub(crate) fn take_stdin() -> OwnedFd {
 pub(crate) fn kill(pid: Pid, signal: c_int) -> io::Result<()> {
     // SAFETY: plain numbers.
     let result = unsafe { libc::kill(pid.as_raw_nonzero().get(), signal) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has a program judge every system call of this thread, for ever, and of all that descend from it.
+pub(crate) fn install_seccomp_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // What is denied depends on nothing secret, so that speculation need not be slowed down for it.
+    let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    // SAFETY: the kernel copies a program of the given length, which outlives the call and is not written to.
+    let result = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

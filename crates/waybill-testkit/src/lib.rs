@@ -10,6 +10,7 @@
 pub mod apiserver;
 pub mod conformance;
 pub mod containerd;
+pub mod disk;
 pub mod etcd;
 pub mod hostile;
 pub mod kubectl;

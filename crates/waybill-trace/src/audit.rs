@@ -1,4 +1,4 @@
-//! Requests for exec sessions, as the audit log of the API server tells of them.
+//! Requests for sessions and debug containers, as the audit log of the API server tells of them.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use waybill_api::exec::{ExecVar, PodExecOptions};
+use waybill_api::exec::{ADDED_CONTAINERS_ANNOTATION, ExecVar, PodExecOptions};
 
 /// Who asked, as the API server authenticated them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,12 +32,16 @@ pub struct Caller {
 pub struct Request {
     /// Its audit ID, which is ours and not the client's.
     pub audit_id: String,
+    /// What was asked for.
+    pub asked: Asked,
     /// Who asked.
     pub caller: Caller,
     /// The pod's namespace.
     pub namespace: String,
     /// The pod.
     pub pod: String,
+    /// The life of the pod; empty if the server does not say.
+    pub pod_uid: String,
     /// The container; empty if the request named none.
     pub container: String,
     /// The command.
@@ -46,10 +50,27 @@ pub struct Request {
     pub variables: Vec<String>,
     /// When the request came.
     pub received: Timestamp,
-    /// Whether the session began.
+    /// Whether the session began, or the containers were added.
     pub began: bool,
     /// When it was over.
     pub ended: Option<Timestamp>,
+}
+
+/// What a request asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A process in a container.
+    Exec,
+    /// The streams of a container's own process.
+    Attach {
+        /// Whether to write to it.
+        stdin: bool,
+    },
+    /// Further containers in a pod, as `kubectl debug` asks for.
+    Debug {
+        /// Their names.
+        containers: Vec<String>,
+    },
 }
 
 /// The audit log of an API server on this machine, read piece by piece.
@@ -155,18 +176,22 @@ impl AuditLog {
 
     fn hear(&mut self, line: &[u8]) {
         // Most lines tell of something else, and parsing is the price of a line.
-        if !line.windows(7).any(|bytes| bytes == b"\"exec\"}" || bytes == b"\"exec\",") {
+        if !SUBRESOURCES.iter().any(|name| line.windows(name.len()).any(|at| at == *name)) {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Event>(line) else { return };
-        let Some(target) = event.object_ref.as_ref().filter(|it| it.is_exec()) else { return };
-        let request =
-            self.requests.entry(event.audit_id.clone()).or_insert_with(|| request(&event, target));
+        let Some((target, asked)) = event.object_ref.as_ref().zip(event.asked()) else { return };
+        let is_debug = matches!(asked, Asked::Debug { .. });
+        let request = self
+            .requests
+            .entry(event.audit_id.clone())
+            .or_insert_with(|| request(&event, target, asked));
+        let began = if is_debug { event.is_done() } else { event.is_upgraded() };
         match event.stage.as_str() {
             // Some policies leave out one of the two, so either tells that the session began.
-            "ResponseStarted" => request.began |= event.is_upgraded(),
+            "ResponseStarted" => request.began |= began,
             "ResponseComplete" | "Panic" => {
-                request.began |= event.is_upgraded();
+                request.began |= began;
                 request.ended = Some(event.stage_timestamp);
             }
             _ => {}
@@ -174,7 +199,10 @@ impl AuditLog {
     }
 }
 
-fn request(event: &Event, target: &ObjectReference) -> Request {
+/// What a line of interest has in it.
+const SUBRESOURCES: [&[u8]; 3] = [b"\"exec\"", b"\"attach\"", b"\"ephemeralcontainers\""];
+
+fn request(event: &Event, target: &ObjectReference, asked: Asked) -> Request {
     let query = event.request_uri.split_once('?').map_or("", |(_, query)| query);
     let options = PodExecOptions::from_query(query).unwrap_or_default();
     let (user, impersonator) = match &event.impersonated_user {
@@ -190,9 +218,11 @@ fn request(event: &Event, target: &ObjectReference) -> Request {
     };
     Request {
         audit_id: event.audit_id.clone(),
+        asked,
         caller,
         namespace: target.namespace.clone(),
         pod: target.name.clone(),
+        pod_uid: target.uid.clone(),
         container: options.container,
         command: options.command,
         variables: options.env.iter().map(ExecVar::name).map(str::to_owned).collect(),
@@ -221,6 +251,8 @@ struct Event {
     object_ref: Option<ObjectReference>,
     #[serde(default)]
     response_status: Option<ResponseStatus>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
     #[serde(with = "crate::time")]
     request_received_timestamp: Timestamp,
     #[serde(with = "crate::time")]
@@ -231,6 +263,31 @@ impl Event {
     /// Whether the server switched protocols, rather than refuse.
     fn is_upgraded(&self) -> bool {
         self.response_status.as_ref().is_some_and(|status| status.code == 101)
+    }
+
+    /// Whether the server did what was asked.
+    fn is_done(&self) -> bool {
+        self.response_status.as_ref().is_some_and(|status| (200..300).contains(&status.code))
+    }
+
+    /// What the request is for, if that is anything of interest here.
+    fn asked(&self) -> Option<Asked> {
+        let target = self.object_ref.as_ref().filter(|target| target.resource == "pods")?;
+        match target.subresource.as_str() {
+            "exec" => Some(Asked::Exec),
+            "attach" => {
+                let query = self.request_uri.split_once('?').map_or("", |(_, query)| query);
+                // What cannot be read may have been anything.
+                let stdin = PodExecOptions::from_query(query).map_or(true, |options| options.stdin);
+                Some(Asked::Attach { stdin })
+            }
+            // Reads, and updates that add nothing, have no such annotation; nor have first stages.
+            "ephemeralcontainers" => {
+                let names = self.annotations.get(ADDED_CONTAINERS_ANNOTATION)?;
+                Some(Asked::Debug { containers: names.split(',').map(str::to_owned).collect() })
+            }
+            _ => None,
+        }
     }
 }
 
@@ -249,12 +306,7 @@ struct ObjectReference {
     subresource: String,
     namespace: String,
     name: String,
-}
-
-impl ObjectReference {
-    fn is_exec(&self) -> bool {
-        self.resource == "pods" && self.subresource == "exec"
-    }
+    uid: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -328,6 +380,46 @@ mod tests {
         log.refresh().unwrap();
         assert!(log.requests()["1"].began);
         assert!(log.requests()["1"].ended.is_some());
+    }
+
+    fn one(event: &Value) -> Option<Request> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        write(&path, std::slice::from_ref(event));
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        log.requests().get("1").cloned()
+    }
+
+    #[test]
+    fn who_attached_and_whether_to_write_is_read() {
+        let mut event = answered("1", 101);
+        event["objectRef"]["subresource"] = "attach".into();
+        for (query, stdin) in
+            [("?container=app&stdin=true&stdout=true", true), ("?stdout=1", false)]
+        {
+            event["requestURI"] = format!("/api/v1/namespaces/shop/pods/web/attach{query}").into();
+            let request = one(&event).unwrap();
+            assert_eq!(request.asked, Asked::Attach { stdin });
+            assert!(request.began);
+        }
+    }
+
+    #[test]
+    fn who_added_which_debug_container_is_read_from_the_annotation() {
+        let mut event = event("1", "ResponseComplete");
+        event["requestURI"] = "/api/v1/namespaces/shop/pods/web/ephemeralcontainers".into();
+        event["objectRef"]["subresource"] = "ephemeralcontainers".into();
+        event["objectRef"]["uid"] = "u-1".into();
+        event["responseStatus"] = json!({"code": 200});
+        assert_eq!(one(&event), None, "nothing was added");
+        event["annotations"] = json!({"pods.waybill.dev/added-ephemeral-containers": "a,b"});
+        let request = one(&event).unwrap();
+        let containers = vec!["a".to_owned(), "b".to_owned()];
+        assert_eq!(request.asked, Asked::Debug { containers });
+        assert!(request.began && request.pod_uid == "u-1");
+        event["responseStatus"] = json!({"code": 409});
+        assert!(!one(&event).unwrap().began);
     }
 
     #[test]

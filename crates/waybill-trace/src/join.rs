@@ -6,19 +6,22 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    audit::{Caller, Request},
+    audit::{Asked, Caller, Request},
     process::{LiveProcess, Processes},
     runtime::{Container, Session},
+    typed::OwnProcess,
 };
 
 /// One session and everything that is known about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
+    /// What it is.
+    pub kind: TraceKind,
     /// The request's, in the audit log.
     #[serde(rename = "auditID")]
     pub audit_id: Option<String>,
-    /// The runtime's name for the session; absent when it has forgotten it.
+    /// The runtime's name for the session, or for the debug container; absent when it has forgotten it.
     pub session: Option<String>,
     /// Who asked. Absent for probes and hooks, which the node runs, and where the audit log has no such
     /// request.
@@ -30,6 +33,12 @@ pub struct Trace {
     pub pod: String,
     /// The container.
     pub container: String,
+    /// The runtime's name for the container; absent when it has forgotten it.
+    #[serde(rename = "containerID")]
+    pub container_id: Option<String>,
+    /// Whether a client that attached could write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<bool>,
     /// The command that was asked for.
     pub command: Vec<String>,
     /// The names of the variables that were set for the session, the audit ID's included.
@@ -41,6 +50,23 @@ pub struct Trace {
     pub end: End,
     /// What runs in it now, whatever it calls itself; also after the first process has ended.
     pub processes: Vec<LiveProcess>,
+    /// The process that was asked about, if it is a container's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<OwnProcess>,
+}
+
+/// What is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceKind {
+    /// A process that was started in a container, and what descends from it.
+    Exec,
+    /// A client at the streams of a container's own process.
+    Attach,
+    /// A container that was added to a pod that runs.
+    Debug,
+    /// A container of a pod. Nobody in particular is behind its processes.
+    Container,
 }
 
 /// Whether and how a session ended.
@@ -63,6 +89,8 @@ pub enum End {
         #[serde(with = "crate::time")]
         at: Timestamp,
     },
+    /// The runtime does not have the container: it was not made yet, or is removed already.
+    Unknown,
 }
 
 /// Which sessions are wanted; everything that is set must match.
@@ -96,8 +124,11 @@ impl Filter {
         let since = self.since.is_none_or(|since| match trace.end {
             End::Running => true,
             End::Exited { at, .. } | End::Over { at } => at >= since,
+            End::Unknown => trace.started >= since,
         });
-        pod && user && since && (self.probes || trace.audit_id.is_some())
+        // Probes do not attach.
+        let asked = trace.audit_id.is_some() || trace.kind == TraceKind::Attach;
+        pod && user && since && (self.probes || asked)
     }
 }
 
@@ -113,7 +144,7 @@ pub fn join(
     let forgotten = requests
         .values()
         .filter(|request| request.began && !known.contains(request.audit_id.as_str()))
-        .map(forgotten);
+        .filter_map(forgotten);
     let mut traces: Vec<Trace> = sessions
         .iter()
         .map(|session| {
@@ -123,6 +154,12 @@ pub fn join(
         })
         .chain(forgotten)
         .collect();
+    sort(&mut traces);
+    traces
+}
+
+/// Oldest first.
+pub fn sort(traces: &mut [Trace]) {
     traces.sort_by(|one, other| {
         (one.started, &one.session, &one.audit_id).cmp(&(
             other.started,
@@ -130,7 +167,6 @@ pub fn join(
             &other.audit_id,
         ))
     });
-    traces
 }
 
 fn traced(
@@ -139,22 +175,27 @@ fn traced(
     container: Container,
     processes: &[LiveProcess],
 ) -> Trace {
-    let end = match session.ended {
-        Some((at, code)) => End::Exited { at, code },
-        None => End::Running,
+    let end = match (session.ended, session.attached) {
+        (Some((at, _)), Some(_)) => End::Over { at },
+        (Some((at, code)), None) => End::Exited { at, code },
+        (None, _) => End::Running,
     };
     let mut trace = Trace {
+        kind: if session.attached.is_some() { TraceKind::Attach } else { TraceKind::Exec },
         audit_id: session.audit_id.clone(),
         session: Some(session.id.clone()),
         caller: None,
         namespace: container.namespace,
         pod: container.pod,
         container: container.name,
+        container_id: Some(session.container.clone()),
+        stdin: session.attached.map(|attached| attached.stdin),
         command: Vec::new(),
         variables: session.variables.clone(),
         started: session.started,
         end,
         processes: processes.to_vec(),
+        process: None,
     };
     if let Some(request) = request {
         who(&mut trace, request);
@@ -163,26 +204,35 @@ fn traced(
 }
 
 /// A session that only the audit log remembers.
-fn forgotten(request: &Request) -> Trace {
+fn forgotten(request: &Request) -> Option<Trace> {
+    let (kind, stdin) = match request.asked {
+        Asked::Exec => (TraceKind::Exec, None),
+        Asked::Attach { stdin } => (TraceKind::Attach, Some(stdin)),
+        Asked::Debug { .. } => return None,
+    };
     let end = request.ended.map_or(End::Running, |at| End::Over { at });
     let mut trace = Trace {
+        kind,
         audit_id: Some(request.audit_id.clone()),
         session: None,
         caller: None,
         namespace: String::new(),
         pod: String::new(),
         container: String::new(),
+        container_id: None,
+        stdin,
         command: Vec::new(),
         variables: request.variables.clone(),
         started: request.received,
         end,
         processes: Vec::new(),
+        process: None,
     };
     who(&mut trace, request);
-    trace
+    Some(trace)
 }
 
-fn who(trace: &mut Trace, request: &Request) {
+pub(crate) fn who(trace: &mut Trace, request: &Request) {
     trace.caller = Some(request.caller.clone());
     trace.command.clone_from(&request.command);
     // The runtime's word counts for where; the request's fills in what it has forgotten.
@@ -200,6 +250,7 @@ fn who(trace: &mut Trace, request: &Request) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::Attached;
 
     fn time(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -208,6 +259,7 @@ mod tests {
     fn request(id: &str, user: &str) -> (String, Request) {
         let request = Request {
             audit_id: id.to_owned(),
+            asked: Asked::Exec,
             caller: Caller {
                 user: user.to_owned(),
                 uid: format!("uid-of-{user}"),
@@ -217,6 +269,7 @@ mod tests {
             },
             namespace: "shop".to_owned(),
             pod: "web".to_owned(),
+            pod_uid: String::new(),
             container: String::new(),
             command: vec!["sh".to_owned()],
             variables: Vec::new(),
@@ -230,6 +283,7 @@ mod tests {
     fn session(id: &str, audit_id: Option<&str>) -> Session {
         Session {
             id: id.to_owned(),
+            attached: None,
             container: "c1".to_owned(),
             pid: 7,
             started: time(2),
@@ -265,6 +319,30 @@ mod tests {
             (ben.groups.as_slice(), ben.uid.as_str()),
             (&["dev".to_owned()][..], "uid-of-ben")
         );
+    }
+
+    #[test]
+    fn who_attached_is_told_with_whether_they_could_write() {
+        let (id, mut asked) = request("a", "anna");
+        asked.asked = Asked::Attach { stdin: true };
+        let requests = BTreeMap::from([(id, asked)]);
+        let mut attach = session("1", Some("a"));
+        attach.attached = Some(Attached { stdin: true });
+        attach.ended = Some((time(9), 0));
+        let traces = join(&requests, &[attach.clone()], &containers(), &Processes::default());
+        let trace = &traces[0];
+        assert_eq!(
+            (trace.kind, trace.user(), trace.stdin),
+            (TraceKind::Attach, Some("anna"), Some(true))
+        );
+        assert_eq!(trace.end, End::Over { at: time(9) });
+        // Also where the API server signs nothing: it is no probe.
+        attach.audit_id = None;
+        let traces = join(&BTreeMap::new(), &[attach], &containers(), &Processes::default());
+        assert!(Filter::default().takes(&traces[0]));
+        // And when the runtime has forgotten it.
+        let traces = join(&requests, &[], &HashMap::new(), &Processes::default());
+        assert_eq!((traces[0].kind, traces[0].stdin), (TraceKind::Attach, Some(true)));
     }
 
     #[test]

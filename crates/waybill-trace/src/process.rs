@@ -61,7 +61,8 @@ fn session_in(cgroups: &str) -> Option<String> {
     parts.find_map(|part| part.strip_prefix(PREFIX)).map(str::to_owned)
 }
 
-fn command(pid: u32) -> Vec<String> {
+/// The command line of a process as it is now; empty if the process is gone or hides it.
+pub fn command(pid: u32) -> Vec<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()

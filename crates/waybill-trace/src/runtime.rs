@@ -1,7 +1,7 @@
 //! What the runtime knows: its sessions, and which pod a container belongs to.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -13,17 +13,19 @@ use tonic::{
 };
 use waybill_proto::{
     cri::{ListContainersRequest, runtime_service_client::RuntimeServiceClient},
-    runtime::{self, ListSessionsRequest, sessions_client::SessionsClient},
+    runtime::{self, ListSessionsRequest, SessionKind, sessions_client::SessionsClient},
 };
 
 /// The runtime answers from memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One exec session, as the runtime recorded it.
+/// One exec or attach session, as the runtime recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The runtime's own name for it, which is in the name of its cgroup.
+    /// The runtime's own name for it, which is in the name of its cgroup if it has one.
     pub id: String,
+    /// `None` for exec; for attach, whether the client could write.
+    pub attached: Option<Attached>,
     /// The container's id.
     pub container: String,
     /// Its first process, as the machine counts.
@@ -36,6 +38,13 @@ pub struct Session {
     pub variables: Vec<String>,
     /// The request that it was started for; probes and hooks have none.
     pub audit_id: Option<String>,
+}
+
+/// What a client that attached could do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Write to the container's own process.
+    pub stdin: bool,
 }
 
 /// The container of a pod.
@@ -104,27 +113,43 @@ impl Runtime {
         let mut client = RuntimeServiceClient::new(self.channel.clone());
         let answer = client.list_containers(ListContainersRequest::default()).await;
         let answer = answer.map_err(|source| self.asked(source))?.into_inner();
-        let named = answer.containers.into_iter().map(|mut container| {
-            let mut label = |name: &str| container.labels.remove(name).unwrap_or_default();
-            let named = Container {
-                namespace: label("io.kubernetes.pod.namespace"),
-                pod: label("io.kubernetes.pod.name"),
-                name: label("io.kubernetes.container.name"),
-            };
+        let named = answer.containers.into_iter().map(|container| {
+            let named = Container::of(&container.labels);
             (container.id, named)
         });
         Ok(named.collect())
     }
 
-    fn asked(&self, source: Status) -> RuntimeError {
+    pub(crate) fn client(&self) -> RuntimeServiceClient<Channel> {
+        RuntimeServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn asked(&self, source: Status) -> RuntimeError {
         RuntimeError::Asked { socket: self.socket.clone(), source }
     }
 }
 
+impl Container {
+    /// As kubelets label containers.
+    pub(crate) fn of(labels: &BTreeMap<String, String>) -> Self {
+        let label = |name: &str| labels.get(name).cloned().unwrap_or_default();
+        Self {
+            namespace: label("io.kubernetes.pod.namespace"),
+            pod: label("io.kubernetes.pod.name"),
+            name: label("io.kubernetes.container.name"),
+        }
+    }
+}
+
 fn session(session: runtime::Session) -> Session {
+    let attached = match session.kind() {
+        SessionKind::Exec => None,
+        SessionKind::Attach => Some(Attached { stdin: session.stdin }),
+    };
     let ended = (session.finished_at != 0).then(|| (time(session.finished_at), session.exit_code));
     Session {
         id: session.id,
+        attached,
         container: session.container_id,
         pid: session.pid,
         started: time(session.started_at),
@@ -134,6 +159,6 @@ fn session(session: runtime::Session) -> Session {
     }
 }
 
-fn time(nanoseconds: i64) -> Timestamp {
+pub(crate) fn time(nanoseconds: i64) -> Timestamp {
     Timestamp::from_nanosecond(nanoseconds.into()).unwrap_or_default()
 }

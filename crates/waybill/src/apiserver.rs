@@ -8,6 +8,7 @@ use std::{
     net::SocketAddr,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -16,7 +17,9 @@ use waybill_api::{
     gates::{FeatureGates, KubeVersion},
     pod::EnvOptions,
 };
-use waybill_apiserver::{AnonymousAccess, Config, NodeAddressType, Server};
+use waybill_apiserver::{
+    AnonymousAccess, AuditFailure, Config, NodeAddressType, RequestLimits, Server,
+};
 use waybill_core::chain::Chain;
 
 pub(crate) use self::store::StoreArgs;
@@ -24,6 +27,7 @@ use crate::{
     Outcome,
     log::{self, LogFormat},
     rest,
+    state_dir::{no_links, own_directory},
 };
 
 /// Run a Kubernetes API server.
@@ -77,6 +81,11 @@ pub(crate) struct Args {
     #[arg(long)]
     audit_strict: bool,
 
+    /// What becomes of requests that cannot be recorded, such as on a full disk. Exec, attach,
+    /// port-forward and proxy are refused in any case.
+    #[arg(long, value_name = "WHAT", default_value = "allow")]
+    audit_log_failure: AuditFailureFlag,
+
     /// What may be asked without credentials.
     #[arg(long, value_name = "WHAT", default_value = "probes")]
     anonymous_auth: Anonymous,
@@ -95,6 +104,19 @@ pub(crate) struct Args {
     )]
     kubelet_preferred_address_types: Vec<NodeAddressType>,
 
+    /// Requests that read, at once; of one user at most half. 0 is no limit.
+    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    max_requests_inflight: usize,
+
+    /// Requests that change something, at once; of one user at most half. 0 is no limit.
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    max_mutating_requests_inflight: usize,
+
+    /// How long a client may take to send the body of a request, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    request_timeout: u64,
+
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -102,9 +124,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     let gates = FeatureGates::parse(&args.feature_gates, args.emulated_version)?;
-    fs::create_dir_all(&args.state_dir)
-        .with_context(|| format!("creating {}", args.state_dir.display()))?;
-    let state_dir = fs::canonicalize(&args.state_dir)?;
+    let state_dir = own_directory(&args.state_dir)?;
     let config = Config {
         state_dir: state_dir.clone(),
         listen: args.listen,
@@ -117,9 +137,15 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         token_file: args.token_auth_file,
         audit_policy: args.audit_policy_file,
         strict_audit: args.audit_strict,
+        audit_failure: args.audit_log_failure.into(),
         anonymous: args.anonymous_auth.into(),
         service_account_keys: args.service_account_key_file,
         node_address_types: args.kubelet_preferred_address_types,
+        limits: RequestLimits {
+            max_requests_inflight: args.max_requests_inflight,
+            max_mutating_requests_inflight: args.max_mutating_requests_inflight,
+            request_timeout: Duration::from_secs(args.request_timeout),
+        },
     };
     log::start(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -145,6 +171,23 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         server.stop().await;
         Ok(Outcome::Success)
     })
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum AuditFailureFlag {
+    /// They go on, and are recorded when that is possible again.
+    Allow,
+    /// They fail with code 503.
+    Fail,
+}
+
+impl From<AuditFailureFlag> for AuditFailure {
+    fn from(flag: AuditFailureFlag) -> Self {
+        match flag {
+            AuditFailureFlag::Allow => Self::Allow,
+            AuditFailureFlag::Fail => Self::Fail,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -203,7 +246,8 @@ fn write_kubeconfig(state_dir: &Path, server: &Server) -> Result<PathBuf> {
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let write = || -> io::Result<()> {
         let mut options = fs::File::options();
-        let mut file = options.write(true).create(true).truncate(true).mode(mode).open(path)?;
+        options.write(true).create(true).truncate(true).mode(mode).custom_flags(no_links());
+        let mut file = options.open(path)?;
         file.write_all(content)
     };
     write().with_context(|| format!("writing {}", path.display()))

@@ -21,6 +21,7 @@ mod names;
 mod node;
 mod rest;
 mod runtime;
+mod state_dir;
 mod supervised;
 mod target;
 mod trace;

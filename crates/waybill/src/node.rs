@@ -12,7 +12,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
-use waybill_api::gates::{FeatureGates, KubeVersion};
+use waybill_api::{
+    gates::{FeatureGates, KubeVersion},
+    node::node_may_set_label,
+};
 use waybill_client::Options;
 use waybill_core::quantity::Quantity;
 use waybill_node::{
@@ -24,6 +27,7 @@ use crate::{
     log::{self, LogFormat},
     rest,
     runtime::parse_socket,
+    state_dir::own_directory,
     up::host_name,
 };
 
@@ -119,10 +123,10 @@ pub(crate) struct Args {
     #[arg(long)]
     require_exec_env_support: bool,
 
-    /// Which exec sessions are served.
+    /// Which exec and attach sessions are served.
     ///
-    /// The API server signs each session that it opens, so that nobody can start processes around it
-    /// and its audit log, by nodes/proxy or at the node's own address. `ignore` is for the time in which
+    /// The API server signs each session that it opens, so that nobody can start processes or type into
+    /// running ones around it and its audit log, by nodes/proxy or at the node's own address. `ignore` is for the time in which
     /// only some of several API servers sign.
     #[arg(long, value_name = "WHICH", default_value = "auto")]
     exec_sessions: ExecSessions,
@@ -252,15 +256,11 @@ fn config(args: Args) -> Result<Config> {
     if args.image_gc_low_threshold >= args.image_gc_high_threshold {
         bail!("--image-gc-low-threshold must be lower than --image-gc-high-threshold");
     }
-    let directory = |path: &PathBuf| {
-        let made = fs::create_dir_all(path).and_then(|()| fs::canonicalize(path));
-        made.with_context(|| format!("creating {}", path.display()))
-    };
     Ok(Config {
         name: args.name.unwrap_or_else(host_name),
         directories: Directories {
-            state: directory(&args.state_dir)?,
-            logs: directory(&args.log_dir)?,
+            state: own_directory(&args.state_dir)?,
+            logs: own_directory(&args.log_dir)?,
         },
         runtime: args.runtime,
         listen: args.listen,
@@ -302,6 +302,11 @@ fn parse_log_size(text: &str) -> Result<LogSize, String> {
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
+        Some((name, _)) if !node_may_set_label(name) => Err(
+            "a node may not set this label itself: labels of kubernetes.io and k8s.io other than a \
+             kubelet's are the administrator's; use kubectl label node"
+                .to_owned(),
+        ),
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".to_owned()),
     }
@@ -369,5 +374,7 @@ mod tests {
         let labels: Vec<_> = args.labels.iter().map(|(it, value)| (&**it, &**value)).collect();
         assert_eq!(labels, [("a", "b"), ("c", "")]);
         assert!(parse("--kubeconfig f --labels a").is_err());
+        assert!(parse("--kubeconfig f --labels node.kubernetes.io/type=x").is_ok());
+        assert!(parse("--kubeconfig f --labels node-role.kubernetes.io/worker=").is_err());
     }
 }

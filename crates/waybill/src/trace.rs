@@ -11,20 +11,24 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use jiff::{SignedDuration, Timestamp};
-use waybill_trace::{AuditLog, End, Filter, Processes, Runtime, Trace, join, session_of};
+use waybill_trace::{
+    AuditLog, End, Filter, LiveProcess, OwnProcesses, Processes, Runtime, Trace, command,
+    is_debug_container, join, join_debug, process_started, session_of, sort, trace_own_process,
+};
 
 use self::table::Table;
-use crate::{Outcome, runtime::parse_socket};
+use crate::{Outcome, runtime::parse_socket, state_dir::trusted_directory};
 
 /// How often is looked while following.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Show who ran what in which container.
 ///
-/// Joins the audit log of the API server with the exec sessions of the runtime on this machine, and with
-/// what runs in them now. Each session has a cgroup that its processes cannot leave, so a user is found
-/// whatever a process did to its environment, and after the connection has ended too. Names of variables
-/// are shown, values never.
+/// Joins the audit log of the API server with the exec and attach sessions and debug containers of the runtime
+/// on this machine, and with what runs in them now. Each exec session and each container has a cgroup that its
+/// processes cannot leave, so a user is found whatever a process did to its environment, and after the
+/// connection has ended too. What is typed into an attached container runs as the container's own: then users
+/// are named who may have typed it. Names of variables are shown, values never.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +49,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Since>,
 
-    /// Only the session that this process of the machine belongs to.
+    /// Only what this process of the machine belongs to: an exec session, a debug container, or another
+    /// container with those who could type into it.
     #[arg(long, value_name = "PID", conflicts_with = "follow")]
     pid: Option<u32>,
 
@@ -91,18 +96,17 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut sources = Sources::open(args).await?;
-        let wanted = Wanted::new(args)?;
+        let filter = filter(args)?;
         if args.follow {
-            follow(&mut sources, &wanted, args.output).await
-        } else {
-            let traces = sources.read().await?;
-            let traces: Vec<_> = traces.into_iter().filter(|it| wanted.takes(it)).collect();
-            if let (Some(pid), []) = (args.pid, traces.as_slice()) {
-                bail!("the runtime does not know the session of process {pid}");
-            }
-            print(&traces, args.output)?;
-            Ok(Outcome::Success)
+            return follow(&mut sources, &filter, args.output).await;
         }
+        let traces = match args.pid {
+            Some(pid) => sources.of_process(pid).await?,
+            None => sources.read().await?,
+        };
+        let traces: Vec<_> = traces.into_iter().filter(|it| filter.takes(it)).collect();
+        print(&traces, args.output)?;
+        Ok(Outcome::Success)
     })
 }
 
@@ -114,7 +118,11 @@ pub(crate) struct Sources {
 
 impl Sources {
     async fn open(args: &Args) -> Result<Self> {
-        let audit = args.audit_log.clone().unwrap_or_else(|| audit_log(&args.state_dir));
+        let audit = match &args.audit_log {
+            Some(named) => named.clone(),
+            // Records that somebody else made would name whom they like.
+            None => audit_log(&trusted_directory(&args.state_dir)?),
+        };
         let socket = args.runtime.clone();
         let socket = socket.unwrap_or_else(|| runtime_socket(&args.state_dir));
         let runtime = Runtime::connect(&socket).await.context(
@@ -134,8 +142,40 @@ impl Sources {
         let containers = self.runtime.containers().await?;
         // After the sessions: a request is recorded before its session begins.
         self.audit.refresh()?;
+        let requests = self.audit.requests();
+        let lives = self.runtime.lives(|place| is_debug_container(requests, place)).await?;
         let processes = Processes::read().context("reading /proc")?;
-        Ok(join(self.audit.requests(), &sessions, &containers, &processes))
+        let own = if lives.is_empty() {
+            OwnProcesses::default()
+        } else {
+            OwnProcesses::read().context("reading /proc")?
+        };
+        let mut traces = join(requests, &sessions, &containers, &processes);
+        traces.extend(join_debug(requests, &lives, |life| own.of(life)));
+        sort(&mut traces);
+        Ok(traces)
+    }
+
+    /// What a process of this machine belongs to.
+    async fn of_process(&mut self, pid: u32) -> Result<Vec<Trace>> {
+        let session = session_of(pid).with_context(|| format!("reading the cgroup of {pid}"))?;
+        let mut traces = self.read().await?;
+        if let Some(session) = session {
+            traces.retain(|trace| trace.session.as_ref() == Some(&session));
+            if traces.is_empty() {
+                bail!("the runtime does not know the session of process {pid}");
+            }
+            return Ok(traces);
+        }
+        let lives = self.runtime.lives(|_| true).await?;
+        let own = OwnProcesses::read().context("reading /proc")?;
+        let life = own.container_of(pid, &lives).with_context(|| {
+            format!("process {pid} belongs to no exec session and no container of this machine's runtime")
+        })?;
+        let started = process_started(pid, now());
+        let started = started.with_context(|| format!("reading the start of process {pid}"))?;
+        let process = LiveProcess { pid, command: command(pid) };
+        Ok(vec![trace_own_process(life, &traces, process, started)])
     }
 }
 
@@ -150,52 +190,33 @@ pub(crate) fn runtime_socket(state_dir: &Path) -> PathBuf {
 }
 
 /// What the user wants to see.
-struct Wanted {
-    filter: Filter,
-    session: Option<String>,
-}
-
-impl Wanted {
-    fn new(args: &Args) -> Result<Self> {
-        let session = match args.pid {
-            Some(pid) => {
-                let session = session_of(pid);
-                let session = session.with_context(|| format!("reading the cgroup of {pid}"))?;
-                Some(session.with_context(|| {
-                    format!("process {pid} belongs to no exec session of this machine's runtime")
-                })?)
-            }
-            None => None,
-        };
-        let since = match args.since {
-            Some(Since::Ago(ago)) => Some(now().checked_sub(ago)?),
-            Some(Since::Time(time)) => Some(time),
-            None => None,
-        };
-        let filter = Filter {
-            pod: args.pod.clone(),
-            user: args.user.clone(),
-            since,
-            probes: args.probes || session.is_some(),
-        };
-        Ok(Self { filter, session })
-    }
-
-    fn takes(&self, trace: &Trace) -> bool {
-        let session = self.session.is_none() || self.session == trace.session;
-        session && self.filter.takes(trace)
-    }
+fn filter(args: &Args) -> Result<Filter> {
+    let since = match args.since {
+        Some(Since::Ago(ago)) => Some(now().checked_sub(ago)?),
+        Some(Since::Time(time)) => Some(time),
+        None => None,
+    };
+    Ok(Filter {
+        pod: args.pod.clone(),
+        user: args.user.clone(),
+        since,
+        probes: args.probes || args.pid.is_some(),
+    })
 }
 
 /// Shows each session when it is first seen, and again when it has ended.
-async fn follow(sources: &mut Sources, wanted: &Wanted, output: Output) -> Result<Outcome> {
+async fn follow(sources: &mut Sources, filter: &Filter, output: Output) -> Result<Outcome> {
     let mut shown: HashMap<(Option<String>, Option<String>), bool> = HashMap::new();
     let mut table = Table::default();
     loop {
         for trace in sources.read().await? {
+            // A debug container that is not made yet has neither begun nor ended.
+            if trace.end == End::Unknown {
+                continue;
+            }
             let over = trace.end != End::Running;
             let key = (trace.audit_id.clone(), trace.session.clone());
-            if wanted.takes(&trace) && shown.insert(key, over) != Some(over) {
+            if filter.takes(&trace) && shown.insert(key, over) != Some(over) {
                 let line = match output {
                     Output::Json => serde_json::to_string(&trace)?,
                     Output::Table => table.line(&trace),

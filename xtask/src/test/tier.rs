@@ -2,20 +2,28 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use super::{Machine, skipped, tools};
+use super::{Machine, skipped};
 use crate::{
     deps, fuzz,
     machine::{self, Missing},
     metadata, process,
     repository::Repository,
     tidy,
+    tools::{self, Tool},
+    vm::{self, Kernel},
 };
 
 /// How long each fuzz target runs; enough to see that it still builds and starts.
 const FUZZ_SECONDS: u64 = 4;
+
+/// How long the machine of the `vm` tier may take; it needs a tenth of that on a machine with nothing else to do.
+const VM_SECONDS: u64 = 900;
+
+/// What is tested; doc tests are a tier of their own.
+const EVERYTHING: &[&str] = &["--workspace", "--lib", "--bins", "--tests"];
 
 /// A group of checks that passes or fails as one. They stand in the order in which they run: the
 /// quick ones first, so that a slip shows early.
@@ -26,6 +34,7 @@ pub(super) enum Tier {
     Deps,
     Clippy,
     Test,
+    Vm,
     DocTests,
     Docs,
     BenchSmoke,
@@ -46,6 +55,7 @@ impl Tier {
         Self::Deps,
         Self::Clippy,
         Self::Test,
+        Self::Vm,
         Self::DocTests,
         Self::Docs,
         Self::BenchSmoke,
@@ -62,6 +72,15 @@ impl Tier {
         matches!(self, Self::Format | Self::Tidy | Self::Deps | Self::Clippy | Self::Test)
     }
 
+    /// What has to be on this machine for it.
+    pub(super) fn tools(self) -> &'static [Tool] {
+        match self {
+            Self::Test => tools::TESTS,
+            Self::Vm => Kernel::Debian12.tools(),
+            _ => &[],
+        }
+    }
+
     /// One line for a list.
     pub(super) fn describe(self) -> String {
         let (name, runs, needs) = self.facts();
@@ -75,6 +94,7 @@ impl Tier {
             Self::Deps => deps::run(repository).map(ran),
             Self::Clippy => clippy(repository),
             Self::Test => test(repository, machine),
+            Self::Vm => vm(repository, machine),
             Self::DocTests => cargo(repository, &["test", "--workspace", "--doc"]),
             Self::Docs => docs(repository),
             Self::BenchSmoke => bench_smoke(repository),
@@ -94,6 +114,11 @@ impl Tier {
                 "test",
                 "unit, property and integration tests",
                 "programs that it fetches, and root for containers; uses cargo-nextest where it is installed",
+            ),
+            Self::Vm => (
+                "vm",
+                "the demo on Debian 12's own kernel, in an emulated machine",
+                "qemu and that kernel, which it fetches",
             ),
             Self::DocTests => ("doc-tests", "the examples in the documentation", "nothing"),
             Self::Docs => ("docs", "the documentation, with no broken link", "nothing"),
@@ -138,12 +163,28 @@ fn clippy(repository: &Repository) -> Result<Verdict> {
 }
 
 fn test(repository: &Repository, machine: &Machine) -> Result<Verdict> {
-    // Doc tests are a tier of their own.
-    let everything = ["--workspace", "--lib", "--bins", "--tests"];
-    let everything = run_tests(repository, machine, &everything, &[]);
+    let everything = run_tests(repository, machine, EVERYTHING, &[]);
     let again = with_newest_kubectl(repository, machine);
     skipped::judge(&machine.skipped.counts(), &machine.tools.excused)?;
     everything.and(again).map(ran)
+}
+
+/// The demo proves each of its scenes. `/` is a shared mount there, as on every machine with systemd.
+fn vm(repository: &Repository, machine: &Machine) -> Result<Verdict> {
+    let kernel = Kernel::Debian12;
+    if let Some(missing) = machine.tools.lacking(kernel.tools())? {
+        return Ok(Verdict::Skipped(missing));
+    }
+    // What the tests were built with, so that nothing is built twice.
+    let mut build = repository.cargo(&["test", "--no-run"]);
+    process::run(build.args(EVERYTHING))?;
+    let programs = [repository.debug_binary("waybill")?];
+    let root = vm::Root::Shared;
+    let emulated = vm::Machine { kernel, root, programs: &programs, limit: VM_SECONDS };
+    match emulated.run(&["waybill".into(), "demo".into()])? {
+        0 => Ok(Verdict::Ran),
+        code => bail!("`waybill demo` ended with exit code {code} on {kernel:?}"),
+    }
 }
 
 /// The tests of kubectl once more, if there is a newer one than that of the first run.

@@ -13,9 +13,7 @@ use waybill_api::{
 
 use super::{Admission, forbidden};
 use crate::{
-    cache::ObjectKey,
     document::{at, metadata},
-    registry::find,
     rest::Change,
 };
 
@@ -34,12 +32,9 @@ impl Admission {
     ) -> Result<(), Status> {
         let resource = change.route.resource;
         let Some(spec) = pod_spec_pointer(resource.group, resource.kind) else { return Ok(()) };
-        let namespace = find("", "v1", "namespaces")
-            .and_then(|namespaces| self.objects.cache(namespaces))
-            .and_then(|cache| cache.get(&ObjectKey::new("", &change.route.namespace)));
-        let Some(namespace) = namespace else { return Ok(()) };
+        let namespace = self.objects.namespace(&change.route.namespace);
         let old = old.map(|old| at(old, spec));
-        match refusal(&namespace.document(), old, at(new, spec)) {
+        match refusal(namespace.as_ref(), old, at(new, spec)) {
             Some(why) => Err(forbidden(change, metadata(new, "name"), &why)),
             None => Ok(()),
         }
@@ -47,9 +42,13 @@ impl Admission {
 }
 
 /// Why `namespace` does not take the pod spec `new` in place of `old`; `None` if it does.
-fn refusal(namespace: &Value, old: Option<&Value>, new: &Value) -> Option<String> {
-    let rule = at(namespace, RULE).as_str()?;
-    if rule == "relaxed" {
+fn refusal(namespace: Option<&Value>, old: Option<&Value>, new: &Value) -> Option<String> {
+    // A namespace that is not there any more may have asked for the strict rule.
+    let rule = match namespace {
+        Some(namespace) => Some(at(namespace, RULE).as_str()?),
+        None => None,
+    };
+    if rule == Some("relaxed") {
         return None;
     }
     // A spec that is not understood has been refused before.
@@ -67,8 +66,11 @@ fn refusal(namespace: &Value, old: Option<&Value>, new: &Value) -> Option<String
         return None;
     }
     let why = match rule {
-        "strict" => format!("the namespace's annotation {ANNOTATION} asks for strict names"),
-        _ => format!(
+        Some("strict") => format!("the namespace's annotation {ANNOTATION} asks for strict names"),
+        None => {
+            "the namespace is not there any more, so names are held to the strict rule".to_owned()
+        }
+        Some(_) => format!(
             "the namespace's annotation {ANNOTATION} is neither strict nor relaxed, so names are \
              held to the strict rule"
         ),
@@ -97,7 +99,8 @@ mod tests {
     /// NAME-18
     #[test]
     fn a_strict_namespace_names_all_that_it_refuses_name_18() {
-        let told = refusal(&namespace("strict"), None, &spec(&["A", "a:b", "1x", "a:b"])).unwrap();
+        let told =
+            refusal(Some(&namespace("strict")), None, &spec(&["A", "a:b", "1x", "a:b"])).unwrap();
         assert_eq!(
             told,
             "the namespace's annotation waybill.dev/env-names asks for strict names: letters, digits, \
@@ -105,28 +108,40 @@ mod tests {
              \"app\", \"1x\" in container \"app\""
         );
         let prefix = json!({"initContainers": [{"name": "i", "envFrom": [{"prefix": "#@!"}]}]});
-        assert!(refusal(&namespace("strict"), None, &prefix).unwrap().contains("#@!"));
-        assert_eq!(refusal(&namespace("strict"), None, &spec(&["A", "a.b-c"])), None);
+        assert!(refusal(Some(&namespace("strict")), None, &prefix).unwrap().contains("#@!"));
+        assert_eq!(refusal(Some(&namespace("strict")), None, &spec(&["A", "a.b-c"])), None);
     }
 
     /// NAME-18
     #[test]
     fn without_the_annotation_names_are_relaxed_name_18() {
-        assert_eq!(refusal(&json!({"metadata": {}}), None, &spec(&["a:b"])), None);
-        assert_eq!(refusal(&namespace("relaxed"), None, &spec(&["a:b"])), None);
+        assert_eq!(refusal(Some(&json!({"metadata": {}})), None, &spec(&["a:b"])), None);
+        assert_eq!(refusal(Some(&namespace("relaxed")), None, &spec(&["a:b"])), None);
     }
 
     #[test]
     fn names_that_were_there_may_stay() {
         let strict = namespace("strict");
         let old = spec(&["a:b"]);
-        assert_eq!(refusal(&strict, Some(&old), &spec(&["a:b", "C"])), None);
-        assert!(refusal(&strict, Some(&old), &spec(&["a:b", "c:d"])).unwrap().contains("c:d"));
+        assert_eq!(refusal(Some(&strict), Some(&old), &spec(&["a:b", "C"])), None);
+        assert!(
+            refusal(Some(&strict), Some(&old), &spec(&["a:b", "c:d"])).unwrap().contains("c:d")
+        );
     }
 
     #[test]
     fn a_word_that_is_not_understood_is_strict() {
-        assert!(refusal(&namespace("Strict!"), None, &spec(&["a:b"])).unwrap().contains("neither"));
-        assert_eq!(refusal(&namespace("Strict!"), None, &spec(&["A"])), None);
+        assert!(
+            refusal(Some(&namespace("Strict!")), None, &spec(&["a:b"]))
+                .unwrap()
+                .contains("neither")
+        );
+        assert_eq!(refusal(Some(&namespace("Strict!")), None, &spec(&["A"])), None);
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_strict() {
+        assert!(refusal(None, None, &spec(&["a:b"])).unwrap().contains("not there any more"));
+        assert_eq!(refusal(None, None, &spec(&["A"])), None);
     }
 }

@@ -1,43 +1,112 @@
-//! A namespace may refuse variables of exec sessions by their names, such as `LD_PRELOAD` (EXEC-35).
+//! A namespace may refuse variables of sessions by their names, such as `LD_PRELOAD` (EXEC-35).
 //!
-//! The list is an annotation of the namespace: patterns with `*` and `?`, separated by commas. Whoever
-//! may change the namespace may change the list. A list that is not understood refuses every session
-//! with variables, because its author meant to refuse something.
+//! Sessions are those of exec, and ephemeral containers. The list is an annotation of the namespace:
+//! patterns with `*` and `?`, separated by commas, compared without case. Whoever may change the
+//! namespace may change the list. A list that is not understood, or not known because there is no such
+//! namespace any more, refuses every session with variables: its author meant to refuse something.
 
 use serde_json::Value;
-use waybill_core::glob::Glob;
+use waybill_api::{
+    pod::{Container, PodEnvSpec},
+    status::Status,
+};
+use waybill_core::{env::name_pattern::NamePattern, glob::GlobError};
 
-use crate::document::at;
+use super::{Admission, forbidden};
+use crate::{
+    document::{at, metadata},
+    rest::Change,
+};
 
 /// As a JSON pointer.
 const DENIED: &str = "/metadata/annotations/waybill.dev~1exec-env-deny";
 
-/// Why a session in `namespace` may not have variables of these names; `None` if it may.
-pub(crate) fn refusal<'n>(
-    namespace: &Value,
-    names: impl IntoIterator<Item = &'n str>,
-) -> Option<String> {
-    let list = at(namespace, DENIED).as_str()?;
-    let mut names = names.into_iter().peekable();
-    names.peek()?;
-    let patterns = list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
-    let patterns: Vec<Glob> = match patterns.map(Glob::parse).collect() {
-        Ok(patterns) => patterns,
-        Err(error) => {
-            return Some(format!(
-                "the namespace's annotation waybill.dev/exec-env-deny is not understood, so no \
-                 session there may have variables: {error}"
-            ));
+/// Names that sessions in one namespace may not set.
+pub(crate) struct DenyList(Result<Vec<NamePattern>, UnknownList>);
+
+impl DenyList {
+    /// The list of `namespace`; nothing if the namespace is not there.
+    pub(crate) fn of(namespace: Option<&Value>) -> Self {
+        let Some(namespace) = namespace else { return Self(Err(UnknownList::NoNamespace)) };
+        let list = at(namespace, DENIED).as_str().unwrap_or_default();
+        let patterns = list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+        let patterns = patterns.map(NamePattern::parse).collect::<Result<_, _>>();
+        Self(patterns.map_err(UnknownList::Pattern))
+    }
+
+    /// Why a session may not have variables of these names; `None` if it may.
+    pub(crate) fn refusal<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Option<String> {
+        let mut names = names.into_iter().peekable();
+        names.peek()?;
+        let patterns = match &self.0 {
+            Ok(patterns) => patterns,
+            Err(unknown) => return Some(unknown.to_string()),
+        };
+        let is_denied = |name: &&str| patterns.iter().any(|pattern| pattern.matches(name));
+        let denied: Vec<&str> = names.filter(is_denied).collect();
+        (!denied.is_empty()).then(|| {
+            format!(
+                "the namespace's annotation waybill.dev/exec-env-deny refuses the variables: {}",
+                denied.join(", ")
+            )
+        })
+    }
+
+    /// The same for `envFrom`, whose names are known to begin with these prefixes and no more: what an
+    /// object holds when the container starts is not known when it is admitted.
+    fn prefix_refusal<'n>(&self, prefixes: impl IntoIterator<Item = &'n str>) -> Option<String> {
+        let mut prefixes = prefixes.into_iter().peekable();
+        prefixes.peek()?;
+        let patterns = match &self.0 {
+            Ok(patterns) => patterns,
+            Err(unknown) => return Some(unknown.to_string()),
+        };
+        let prefix = prefixes
+            .find(|prefix| patterns.iter().any(|pattern| pattern.may_match_after(prefix)))?;
+        Some(format!(
+            "the namespace's annotation waybill.dev/exec-env-deny refuses envFrom with prefix \
+             {prefix:?}, because it could set a variable on the list; name variables one by one with env"
+        ))
+    }
+
+    /// What refuses a container that is added to a pod.
+    fn container_refusal(&self, container: &Container) -> Option<String> {
+        let names = container.env.iter().map(|entry| entry.name.as_str());
+        let prefixes = container.env_from.iter().map(|entry| entry.prefix.as_str());
+        self.refusal(names).or_else(|| self.prefix_refusal(prefixes))
+    }
+}
+
+/// Why a list is not known.
+#[derive(Debug, thiserror::Error)]
+enum UnknownList {
+    #[error(
+        "its namespace is not there any more, so what it refuses is not known, and no session may \
+         have variables (waybill.dev/exec-env-deny)"
+    )]
+    NoNamespace,
+    #[error(
+        "the namespace's annotation waybill.dev/exec-env-deny is not understood, so no session there \
+         may have variables: {0}"
+    )]
+    Pattern(GlobError),
+}
+
+impl Admission {
+    /// Refuses `added` ephemeral containers with variables that the namespace does not want.
+    pub(super) fn check_session_env(
+        &self,
+        change: Change<'_>,
+        added: &PodEnvSpec,
+        pod: &Value,
+    ) -> Result<(), Status> {
+        let namespace = self.objects.namespace(&change.route.namespace);
+        let list = DenyList::of(namespace.as_ref());
+        match added.ephemeral_containers.iter().find_map(|it| list.container_refusal(it)) {
+            Some(why) => Err(forbidden(change, metadata(pod, "name"), &why)),
+            None => Ok(()),
         }
-    };
-    let denied: Vec<&str> =
-        names.filter(|name| patterns.iter().any(|pattern| pattern.matches(name))).collect();
-    (!denied.is_empty()).then(|| {
-        format!(
-            "the namespace's annotation waybill.dev/exec-env-deny refuses the variables: {}",
-            denied.join(", ")
-        )
-    })
+    }
 }
 
 #[cfg(test)]
@@ -48,7 +117,7 @@ mod tests {
 
     fn refused(list: &str, names: &[&str]) -> Option<String> {
         let namespace = json!({"metadata": {"annotations": {"waybill.dev/exec-env-deny": list}}});
-        refusal(&namespace, names.iter().copied())
+        DenyList::of(Some(&namespace)).refusal(names.iter().copied())
     }
 
     /// EXEC-35
@@ -64,7 +133,9 @@ mod tests {
     /// EXEC-35: the default is that RBAC alone decides.
     #[test]
     fn without_a_list_every_name_passes() {
-        assert_eq!(refusal(&json!({"metadata": {}}), ["LD_PRELOAD"]), None);
+        let list = DenyList::of(Some(&json!({"metadata": {}})));
+        assert_eq!(list.refusal(["LD_PRELOAD"]), None);
+        assert_eq!(list.prefix_refusal([""]), None);
     }
 
     #[test]
@@ -72,5 +143,14 @@ mod tests {
         let told = refused("LD_[A-Z]", &["A"]).unwrap();
         assert!(told.contains("is not understood"), "{told}");
         assert_eq!(refused("LD_[A-Z]", &[]), None);
+    }
+
+    #[test]
+    fn a_list_that_is_not_known_refuses_all() {
+        let list = DenyList::of(None);
+        assert!(list.refusal(["A"]).unwrap().contains("namespace is not there"));
+        assert!(list.prefix_refusal(["A"]).is_some());
+        assert_eq!(list.refusal([]), None);
+        assert_eq!(list.prefix_refusal([]), None);
     }
 }

@@ -18,12 +18,13 @@ use crate::{
 };
 
 impl Admission {
+    /// Checks the containers of `pod` that are in `spec`.
     pub(super) fn check_provider_classes(
         &self,
         change: Change<'_>,
+        spec: &PodEnvSpec,
         pod: &Value,
     ) -> Result<(), Status> {
-        let Ok(spec) = PodEnvSpec::from_value(at(pod, "/spec")) else { return Ok(()) };
         for source in spec.sources() {
             if let Some(reference) = &source.csi_secret_ref {
                 self.check_reference(change, pod, reference)

@@ -1,4 +1,4 @@
-//! Paths that are no resources: discovery, OpenAPI, health, version, metrics, and keys for nodes.
+//! Paths that are no resources: discovery, OpenAPI, version, metrics, and keys for nodes.
 
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
@@ -13,21 +13,18 @@ use crate::{
 };
 
 impl Api {
-    pub(super) fn path(&self, path: &str, context: &Context<'_>) -> Result<Answer, Status> {
+    pub(super) async fn path(&self, path: &str, context: &Context<'_>) -> Result<Answer, Status> {
         if !matches!(*context.method, Method::GET | Method::HEAD) {
             return Err(Status::no_such_path());
         }
         if let Some(document) = discovery::document(path) {
             return Ok(Answer::value(&document));
         }
+        if let Some(answer) = self.health(path, context.query).await {
+            return answer;
+        }
         match path.trim_end_matches('/') {
             "" => Ok(Answer::value(&json!({"paths": paths()}))),
-            "/healthz" | "/livez" | "/readyz" if context.query.flag("verbose") => {
-                let check = path.trim_matches('/');
-                Ok(Answer::text(format!("[+]ping ok\n{check} check passed\n")))
-            }
-            "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping"
-            | "/readyz/ping" => Ok(Answer::text("ok")),
             "/metrics" => Ok(self.metrics.answer()),
             SESSION_KEYS_PATH => Ok(Answer::value(self.session_signer.keys())),
             "/version" => Ok(Answer::value(&version(self.gates.emulated_version()))),

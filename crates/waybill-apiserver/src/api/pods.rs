@@ -6,7 +6,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::Value;
 use waybill_api::{
-    exec::{ExecVar, PodExecOptions},
+    exec::{ExecVar, PodExecOptions, SessionKind},
     gates::KubeVersion,
     status::{Status, StatusDetails, Subject},
 };
@@ -14,17 +14,17 @@ use waybill_stream::long_target;
 
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
-    admission::exec_env,
+    admission::exec_env::DenyList,
     authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
-    document::{at, items, text, time},
+    document::{at, items, put, text, time},
     http::{Answer, read_body},
     kinds,
     proxy::{
         address::NodeAddress,
         exec::ExecPlan,
         options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions},
-        session::ExecSession,
+        session::SessionPlace,
         target::{NodeTarget, PodPath},
     },
     query::DryRun,
@@ -88,7 +88,7 @@ impl Api {
     ) -> Result<(Value, Vec<String>), Status> {
         debug_assert!(!route.subresource.is_empty());
         let schema = schema::lookup(group, "v1", kind).ok_or_else(Status::no_such_path)?;
-        let body = read_body(request.into_body()).await?;
+        let body = read_body(request.into_body(), self.request_timeout).await?;
         decode_as(schema, context, &body)
     }
 
@@ -159,11 +159,18 @@ impl Api {
         context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
+        let dry_run = DryRun::parse(context.query.all("dryRun"))?;
         let (question, mut warnings) =
             self.body_of(route, &context, request, "authentication.k8s.io", "TokenRequest").await?;
         let account = Account { namespace: &route.namespace, name: &route.name };
         let tokens = &self.authenticator.tokens;
         let now = (self.clock)();
+        self.rest.admission.restrict_node_token(
+            context.user,
+            route,
+            &question,
+            tokens.service_accounts.audiences(),
+        )?;
         let answer = token_request(
             &tokens.service_accounts,
             tokens.objects.as_ref(),
@@ -173,11 +180,18 @@ impl Api {
             now,
         )
         .map_err(|error| token_refusal(&error))?;
-        context
-            .audit
-            .annotate("authentication.kubernetes.io/issued-credential-id", &answer.credential_id);
         warnings.extend(answer.warning);
-        let body = answer.body.to_string().into();
+        let mut body = answer.body;
+        if dry_run == DryRun::All {
+            // What was only tried is good for nothing; nobody ever sees the token.
+            put(&mut body, "/status/token", "");
+        } else {
+            context.audit.annotate(
+                "authentication.kubernetes.io/issued-credential-id",
+                &answer.credential_id,
+            );
+        }
+        let body = body.to_string().into();
         Ok(Answer::json(StatusCode::CREATED, body).with_warnings(warnings))
     }
 
@@ -210,15 +224,18 @@ impl Api {
                 )?;
                 self.metrics.count_injection(plan.injection());
                 let target = plan.target(path, &container);
-                let session = ExecSession { pod: path, uid: node_uid(&pod), container: &container };
-                let (id, now) = (context.audit.id(), (self.clock)());
-                let token = self.session_signer.sign(&session, &target, id, now);
-                target.with_session(token.map_err(|error| Status::internal(error.to_string()))?)
+                let (kind, uid) = (SessionKind::Exec, node_uid(&pod));
+                let place = SessionPlace { kind, pod: path, uid, container: &container };
+                self.sign(&place, target, &context)?
             }
             "attach" => {
                 let options = PodAttachOptions::from_query(query)
                     .map_err(|error| Status::bad_request(error.to_string()))?;
-                NodeTarget::attach(path, &container(&pod, &options.container)?, &options)
+                let container = container(&pod, &options.container)?;
+                let target = NodeTarget::attach(path, &container, &options);
+                let (kind, uid) = (SessionKind::Attach, node_uid(&pod));
+                let place = SessionPlace { kind, pod: path, uid, container: &container };
+                self.sign(&place, target, &context)?
             }
             "portforward" => {
                 let options = PodPortForwardOptions::from_query(query)
@@ -245,6 +262,17 @@ impl Api {
         Ok(Handled::Session(answer))
     }
 
+    /// What to ask the node for, with the token of the session.
+    fn sign(
+        &self,
+        place: &SessionPlace<'_>,
+        target: NodeTarget,
+        context: &Context<'_>,
+    ) -> Result<NodeTarget, Status> {
+        let token = self.session_signer.sign(place, &target, context.audit.id(), (self.clock)());
+        Ok(target.with_session(token.map_err(|error| Status::internal(error.to_string()))?))
+    }
+
     /// A path of a node that can be read, for those who may read all of it.
     async fn node_path(
         &self,
@@ -267,12 +295,9 @@ impl Api {
 
     /// What the namespace says about the variables of sessions.
     fn admit_exec(&self, route: &ResourceRoute, options: &PodExecOptions) -> Result<(), Status> {
-        let namespace = find("", "v1", "namespaces")
-            .and_then(|namespaces| self.reader.objects.cache(namespaces))
-            .and_then(|cache| cache.get(&ObjectKey::new("", &route.namespace)));
-        let Some(namespace) = namespace else { return Ok(()) };
+        let namespace = self.reader.objects.namespace(&route.namespace);
         let names = options.env.iter().map(ExecVar::name);
-        match exec_env::refusal(&namespace.document(), names) {
+        match DenyList::of(namespace.as_ref()).refusal(names) {
             Some(why) => Err(Status::forbidden(route.status_target(), why)),
             None => Ok(()),
         }

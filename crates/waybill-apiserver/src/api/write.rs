@@ -1,11 +1,12 @@
 //! `create`, `update`, `patch`, `delete` and `deletecollection`, from bytes to bytes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{Request, StatusCode, header};
 use hyper::body::Incoming;
 use serde_json::Value;
 use waybill_api::{
+    exec::ADDED_CONTAINERS_ANNOTATION,
     field::{FieldError, FieldPath},
     status::Status,
 };
@@ -13,6 +14,7 @@ use waybill_core::chain::Chain;
 
 use super::{Api, Context, text_header, view};
 use crate::{
+    admission::ephemeral::added_containers,
     convert,
     document::metadata,
     http::{Answer, read_body},
@@ -39,7 +41,7 @@ impl Api {
         let change = Change { route, user: context.user, dry_run };
         match verb {
             "create" => {
-                let body = read_body(request.into_body()).await?;
+                let body = read_body(request.into_body(), self.request_timeout).await?;
                 let (document, warnings) = decode(route.resource, &context, &body)?;
                 context.audit.request_object(|| document.clone());
                 let document = convert::to_storage(route.resource, document);
@@ -63,12 +65,23 @@ impl Api {
         let dry_run = DryRun::parse(context.query.all("dryRun"))?;
         let change = Change { route, user: context.user, dry_run };
         let resource = route.resource;
-        let body = read_body(request.into_body()).await?;
+        let body = read_body(request.into_body(), self.request_timeout).await?;
+        let mut before = Value::Null;
+        let mut look = |old: &Value| {
+            if part == Part::EphemeralContainers {
+                before.clone_from(old);
+            }
+        };
         if *context.method != http::Method::PATCH {
             let (document, warnings) = decode(resource, &context, &body)?;
             context.audit.request_object(|| document.clone());
             let document = convert::to_storage(resource, document);
-            let written = self.rest.update(change, part, |_| Ok(document.clone())).await?;
+            let make = |old: &Value| {
+                look(old);
+                Ok(document.clone())
+            };
+            let written = self.rest.update(change, part, make).await?;
+            note_added_containers(&mut context, change, &before, &written.document);
             return self.answer(resource, &mut context, written, warnings, StatusCode::OK);
         }
         let content_type = text_header(context.headers, header::CONTENT_TYPE);
@@ -77,6 +90,7 @@ impl Api {
         let schema = schema_of(resource)?;
         let mut warnings = Vec::new();
         let patch = |old: &Value| {
+            look(old);
             let shown = convert::from_storage(resource, old.clone());
             let patched = patch::apply(kind, &body, &shown, resource.plural)
                 .map_err(|error| refusal(&error))?;
@@ -87,6 +101,7 @@ impl Api {
             Ok(convert::to_storage(resource, decoded.object))
         };
         let written = self.rest.update(change, part, patch).await?;
+        note_added_containers(&mut context, change, &before, &written.document);
         self.answer(resource, &mut context, written, warnings, StatusCode::OK)
     }
 
@@ -96,7 +111,8 @@ impl Api {
         context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
-        let (options, dry_run) = delete_options(&context, request, change.dry_run).await?;
+        let (options, dry_run) =
+            delete_options(&context, request, self.request_timeout, change.dry_run).await?;
         let change = Change { dry_run, ..change };
         match self.rest.delete(change, &options).await? {
             Deletion::Gone(status) => Ok(Answer::status(&status)),
@@ -115,7 +131,8 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let selection = Selection::parse(change.route, context.query)?;
-        let (options, dry_run) = delete_options(&context, request, change.dry_run).await?;
+        let (options, dry_run) =
+            delete_options(&context, request, self.request_timeout, change.dry_run).await?;
         let resource = change.route.resource;
         let cache = self.reader.objects.cache(resource).ok_or_else(Status::no_such_path)?;
         let listing =
@@ -162,14 +179,33 @@ impl Api {
     }
 }
 
+/// Who added which ephemeral container is in the audit log at every level, so that its processes lead to a
+/// user.
+fn note_added_containers(
+    context: &mut Context<'_>,
+    change: Change<'_>,
+    before: &Value,
+    after: &Value,
+) {
+    if before.is_null() || change.dry_run == DryRun::All {
+        return;
+    }
+    let added = added_containers(before, after).ephemeral_containers;
+    let names: Vec<_> = added.iter().map(|container| container.name.as_str()).collect();
+    if !names.is_empty() {
+        context.audit.annotate(ADDED_CONTAINERS_ANNOTATION, &names.join(","));
+    }
+}
+
 async fn delete_options(
     context: &Context<'_>,
     request: Request<Incoming>,
+    request_timeout: Duration,
     dry_run: DryRun,
 ) -> Result<(DeleteOptions, DryRun), Status> {
     let grace = context.query.number("gracePeriodSeconds")?;
-    let grace = grace.and_then(|seconds| i64::try_from(seconds).ok());
-    let body = read_body(request.into_body()).await?;
+    let grace = grace.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+    let body = read_body(request.into_body(), request_timeout).await?;
     let document = if body.is_empty() { Value::Null } else { delete_document(context, &body)? };
     let (options, said) = DeleteOptions::read(&document, grace)?;
     Ok((options, if said == DryRun::All { said } else { dry_run }))

@@ -1,7 +1,8 @@
 //! The audit log on disk: one file of JSON lines, set aside when it is full.
 //!
-//! Only its owner may read it. A line is never torn: what a failed or interrupted write left behind
-//! is cut off, or at least ended, before the next line.
+//! Only its owner may read it. A line is never torn: what a failed or interrupted write left behind is
+//! cut off. Room on the disk is set aside ahead of the lines, so that what is under way can still be
+//! recorded when others fill the disk.
 
 use std::{
     error::Error,
@@ -13,8 +14,18 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+};
 
-use crate::audit::log::Sink;
+use crate::audit::{log::Sink, notice::Notice};
+
+/// How much room is set aside; more is asked for when half of it is used.
+const ROOM: u64 = 1 << 20;
+
+/// How far from its end an unfinished line is looked for.
+const LONGEST_LINE: u64 = 16 << 20;
 
 /// When a file is full, and which full ones are kept; as upstream's flags `--audit-log-max*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +53,10 @@ pub(crate) struct RotatingFile {
     file: File,
     /// The end of the last whole line that this process wrote or found.
     length: u64,
-    /// Something after the last line break may be there that is no line.
-    torn: bool,
+    /// So many bytes after it were removed when the file was opened, and nothing tells of it yet.
+    removed: u64,
+    /// Up to here the disk has room.
+    reserved: u64,
     /// The file is full and stays in use, because it could not be set aside or an old one removed.
     stuck: bool,
 }
@@ -54,8 +67,9 @@ impl RotatingFile {
         if let Some(directory) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
-        let (file, length, torn) = open_private(path)?;
-        Ok(Self { path: path.to_owned(), rotation, file, length, torn, stuck: false })
+        let Opened { file, length, removed } = open_private(path)?;
+        let path = path.to_owned();
+        Ok(Self { path, rotation, file, length, removed, reserved: 0, stuck: false })
     }
 
     fn rotate(&mut self, now: Timestamp) -> io::Result<()> {
@@ -66,6 +80,8 @@ impl RotatingFile {
             at += SignedDuration::from_millis(1);
             backup = self.backup_path(at);
         }
+        // The room after its last line is free for others again.
+        self.cut()?;
         match fs::rename(&self.path, &backup) {
             // An earlier attempt came so far, or another program moved it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -128,23 +144,22 @@ impl RotatingFile {
         TimeZone::UTC.to_timestamp(time).ok()
     }
 
-    /// Makes the next byte the first of a line.
-    fn mend(&mut self) -> io::Result<()> {
-        // Another program may have emptied the file; only our own leftovers are cut off.
-        if self.file.metadata()?.len() > self.length && self.file.set_len(self.length).is_ok() {
-            self.torn = false;
-            return Ok(());
-        }
-        self.file.write_all(b"\n")?;
-        self.length = self.file.metadata()?.len();
-        self.torn = false;
+    /// Removes what a failed write left behind. Another program may have emptied the file.
+    fn cut(&mut self) -> io::Result<()> {
+        self.length = self.length.min(self.file.metadata()?.len());
+        self.file.set_len(self.length)?;
+        self.reserved = self.length;
         Ok(())
     }
 }
 
 impl Sink for RotatingFile {
     fn append(&mut self, now: Timestamp, lines: &[u8]) -> io::Result<()> {
-        let added = lines.len() as u64;
+        let told = match self.removed {
+            0 => Vec::new(),
+            bytes => Notice::Torn { bytes }.line(now),
+        };
+        let added = (told.len() + lines.len()) as u64;
         if self.length > 0 && self.length.saturating_add(added) > self.rotation.max_bytes {
             let outcome = self.rotate(now);
             // A file that is too large is better than a lost event; one message tells of it.
@@ -153,13 +168,13 @@ impl Sink for RotatingFile {
             }
             self.stuck = outcome.is_err();
         }
-        if self.torn {
-            self.mend()?;
+        let written = self.file.write_all(&told).and_then(|()| self.file.write_all(lines));
+        if let Err(error) = written {
+            // A part of it would be no line. If this fails too, the next attempt begins with it.
+            let _ = self.cut();
+            return Err(error);
         }
-        self.torn = true;
-        self.file.write_all(lines)?;
-        self.torn = false;
-        self.length += added;
+        (self.length, self.removed) = (self.length + added, 0);
         Ok(())
     }
 
@@ -167,34 +182,74 @@ impl Sink for RotatingFile {
         self.file.sync_data()
     }
 
+    fn make_room(&mut self) -> io::Result<()> {
+        if self.reserved >= self.length.saturating_add(ROOM / 2) {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.length, ROOM) {
+            Ok(()) => self.reserved = self.length.saturating_add(ROOM),
+            // Not every file system can do that. There a full disk is noticed when a write fails.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.reserved = u64::MAX,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
     fn reopen(&mut self) -> io::Result<()> {
-        (self.file, self.length, self.torn) = open_private(&self.path)?;
+        let Opened { file, length, removed } = open_private(&self.path)?;
+        let removed = self.removed + removed;
+        (self.file, self.length, self.removed, self.reserved) = (file, length, removed, 0);
         Ok(())
     }
 }
 
-/// The file at `path` for appending, its length, and whether its last line is torn.
-fn open_private(path: &Path) -> io::Result<(File, u64, bool)> {
+struct Opened {
+    file: File,
+    length: u64,
+    /// How long the unfinished line at its end was.
+    removed: u64,
+}
+
+/// The file at `path` for appending, without the line that a crash left unfinished.
+fn open_private(path: &Path) -> io::Result<Opened> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).append(true).create(true).mode(0o600).open(path)?;
     // It may be an old file with another mode.
     file.set_permissions(Permissions::from_mode(0o600))?;
-    let length = file.metadata()?.len();
-    let mut last = [b'\n'];
-    if length > 0 {
-        file.seek(SeekFrom::Start(length - 1))?;
-        file.read_exact(&mut last)?;
+    let found = file.metadata()?.len();
+    let removed = unfinished(&mut file, found)?;
+    if removed > 0 {
+        file.set_len(found - removed)?;
     }
     // The name must survive a loss of power as the lines do.
     if let Some(directory) = path.parent().filter(|directory| *directory != Path::new("")) {
         File::open(directory)?.sync_all()?;
     }
-    Ok((file, length, last != *b"\n"))
+    Ok(Opened { file, length: found - removed, removed })
+}
+
+/// How many bytes follow the last line break of a file of this length.
+fn unfinished(file: &mut File, length: u64) -> io::Result<u64> {
+    let looked_at = length.min(LONGEST_LINE);
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.seek(SeekFrom::Start(length - 1))?;
+        file.read_exact(&mut last)?;
+    }
+    if last == *b"\n" {
+        return Ok(0);
+    }
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(length - looked_at))?;
+    file.take(looked_at).read_to_end(&mut tail)?;
+    let after = tail.iter().rev().position(|byte| *byte == b'\n').unwrap_or(tail.len());
+    Ok(after as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use tempfile::TempDir;
+    use waybill_testkit::disk::SmallDisk;
 
     use super::*;
 
@@ -287,27 +342,63 @@ mod tests {
         );
     }
 
+    /// Every line of the log is JSON, also after a crash in the middle of a write.
     #[test]
-    fn a_line_that_a_crash_tore_is_ended_first() {
+    fn a_line_that_a_crash_tore_is_removed_and_a_notice_tells() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("audit/audit.log");
         drop(open(&directory, SMALL));
-        fs::write(&path, "{\"ki").unwrap();
+        fs::write(&path, "{}\n{\"ki").unwrap();
         let mut file = open(&directory, Rotation::default());
+        file.append(at(0), b"{\"a\":1}\n").unwrap();
+        file.append(at(0), b"{\"b\":1}\n").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert_eq!(lines[1]["annotations"]["audit.waybill.dev/bytes"], "4");
+        assert_eq!((&lines[2]["a"], &lines[3]["b"]), (&1.into(), &1.into()));
+    }
+
+    /// The hole: a write that failed left half a line, or made the next one begin with an empty line.
+    #[test]
+    fn a_failed_write_leaves_nothing_and_the_next_one_succeeds() {
+        let Some(disk) = SmallDisk::mount(2) else { return };
+        let path = disk.path().join("audit.log");
+        let mut file = RotatingFile::open(&path, Rotation::default()).unwrap();
         file.append(at(0), b"a\n").unwrap();
-        file.append(at(0), b"b\n").unwrap();
-        check(&directory, &[("audit.log", "{\"ki\na\nb\n")]);
+        disk.fill();
+        let long = [vec![b'b'; 1 << 20], vec![b'\n']].concat();
+        for _ in 0..2 {
+            let error = file.append(at(0), &long).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "a\n");
+        }
+        disk.free();
+        file.append(at(0), b"c\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a\nc\n");
     }
 
     #[test]
-    fn what_a_failed_write_left_is_cut_off() {
-        let directory = TempDir::new().unwrap();
-        let mut file = open(&directory, Rotation::default());
-        file.append(at(0), b"a\n").unwrap();
-        file.file.write_all(b"half").unwrap();
-        file.torn = true;
-        file.append(at(0), b"b\n").unwrap();
-        check(&directory, &[("audit.log", "a\nb\n")]);
+    fn lines_find_the_room_that_was_made_on_a_disk_that_is_full() {
+        let Some(disk) = SmallDisk::mount(4) else { return };
+        let path = disk.path().join("audit.log");
+        let mut file = RotatingFile::open(&path, Rotation::default()).unwrap();
+        file.make_room().unwrap();
+        disk.fill();
+        let line = [vec![b'x'; 99_999], vec![b'\n']].concat();
+        for _ in 0..4 {
+            file.append(at(0), &line).unwrap();
+            file.make_room().unwrap();
+        }
+        for _ in 0..4 {
+            file.append(at(0), &line).unwrap();
+        }
+        let error = file.make_room().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        file.append(at(0), &line).unwrap();
+        disk.free();
+        file.make_room().unwrap();
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! A request takes [`Places`] for all its events before it starts, so that none is lost later,
 //! least of all the last one, which may come from a destructor that cannot wait. What has gathered
 //! while a write was under way goes out with the next one; so many requests share one system call.
+//! What the [`writer`] cannot write, the log tells by [`AuditLog::trouble`], until it can again.
+
+mod writer;
 
 use std::{
     io, mem,
@@ -17,26 +20,26 @@ use tokio::{
     time::timeout,
 };
 
+use self::writer::Writer;
 use crate::audit::{Clock, event::Event, metrics::AuditMetrics};
 
 /// Losses are logged at most this often.
 const QUIET: SignedDuration = SignedDuration::from_secs(10);
 
-/// How long an event may lie that nobody waits for, and how many of them. The writer is woken once for
-/// all of them, because waking a thread costs more than answering a read does.
-const LINGER: Duration = Duration::from_millis(10);
+/// So many events that nobody waits for are written without further delay.
 const HEAP: usize = 1_024;
-
-/// How much memory the writer keeps between batches.
-const BUFFER: usize = 1 << 20;
 
 /// Where lines go. Only the writer's thread calls it, so it may block.
 pub(crate) trait Sink: Send + 'static {
-    /// Takes whole lines, as far as the process is concerned: after this they survive its death.
+    /// Takes whole lines, as far as the process is concerned: after this they survive its death. If it
+    /// fails, none of them is there.
     fn append(&mut self, now: Timestamp, lines: &[u8]) -> io::Result<()>;
 
     /// Makes what was appended survive a loss of power.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Sees to it that the next lines find room, whoever fills the disk meanwhile.
+    fn make_room(&mut self) -> io::Result<()>;
 
     /// Lets go of the file, which another program may have moved, and opens it anew.
     fn reopen(&mut self) -> io::Result<()>;
@@ -108,8 +111,7 @@ impl AuditLog {
             metrics,
             clock,
         });
-        let mut writer =
-            Writer { shared: Arc::clone(&shared), durability: options.durability, sink };
+        let mut writer = Writer::new(Arc::clone(&shared), options.durability, sink);
         let thread = Builder::new().name("audit".to_owned()).spawn(move || writer.run())?;
         Ok(Self { shared, options, writer: Mutex::new(Some(thread)) })
     }
@@ -139,10 +141,25 @@ impl AuditLog {
         }
     }
 
-    /// Waits until an event is written or the time for that is up. A loss is counted elsewhere.
-    pub(crate) async fn wait(&self, written: Written) {
-        // The log says so itself if the write fails; that it takes long is no fault of the request.
-        let _outcome = timeout(self.options.write_wait, written.0).await;
+    /// Waits until an event is written. A loss is counted elsewhere.
+    pub(crate) async fn wait(&self, written: Written) -> Result<(), Unwritten> {
+        match timeout(self.options.write_wait, written.0).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Unwritten(self.trouble().unwrap_or_else(|| "it is lost".to_owned()))),
+            Err(_) => Err(Unwritten("writing it takes too long".to_owned())),
+        }
+    }
+
+    /// Why events cannot be written at the moment.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let queue = self.shared.lock();
+        let stopped = queue.stopped.then(|| "the writer of the audit log has stopped".to_owned());
+        queue.trouble.clone().or(stopped)
+    }
+
+    /// A request was refused because it cannot be recorded.
+    pub(crate) fn count_rejected(&self) {
+        self.shared.metrics.rejected.inc();
     }
 
     /// Opens the file anew after what is queued is written; for programs that rotate logs.
@@ -197,7 +214,7 @@ impl Places {
             drop(queue);
             self.shared.count_lost(1, "the log is shut down");
         } else {
-            queue.waiting.push(Entry { line, _written: written, _place: place });
+            queue.waiting.push(Entry { line, written, _place: place });
             queue.urgent |= urgency == Urgency::Awaited;
             let wakes = queue.urgent || matches!(queue.waiting.len(), 1 | HEAP);
             drop(queue);
@@ -217,13 +234,18 @@ pub(crate) enum Urgency {
     Unawaited,
 }
 
-/// Resolves when an event is written, or lost.
+/// Resolves when an event is written, or was not.
 pub(crate) struct Written(oneshot::Receiver<()>);
+
+/// An event is not on record, or not yet; why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unwritten(pub(crate) String);
 
 struct Entry {
     line: Vec<u8>,
-    /// Wakes who waits when the entry is gone, written or lost.
-    _written: oneshot::Sender<()>,
+    /// Wakes who waits when the entry is gone: with a word if it is written, without if not.
+    written: oneshot::Sender<()>,
     /// Free again when the entry is gone.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -237,6 +259,8 @@ struct Queue {
     stop: bool,
     /// Nobody will take what is put in.
     stopped: bool,
+    /// Why the writer cannot write.
+    trouble: Option<String>,
     losses: Losses,
 }
 
@@ -273,82 +297,6 @@ impl Shared {
     /// no reason to stop recording.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Writer<S> {
-    shared: Arc<Shared>,
-    durability: Durability,
-    sink: S,
-}
-
-impl<S: Sink> Writer<S> {
-    fn run(&mut self) {
-        // If the sink panics, nobody may wait for it.
-        let _stopped = Stopped(Arc::clone(&self.shared));
-        let mut lines = Vec::new();
-        loop {
-            let (batch, reopen, stop) = self.take();
-            if !batch.is_empty() {
-                self.write(&batch, &mut lines);
-            }
-            drop(batch);
-            if reopen && let Err(error) = self.sink.reopen() {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "cannot reopen the audit log"
-                );
-            }
-            if stop {
-                return;
-            }
-        }
-    }
-
-    /// All that waits, once there is something to do.
-    fn take(&self) -> (Vec<Entry>, bool, bool) {
-        let mut queue = self.shared.lock();
-        while queue.waiting.is_empty() && !queue.reopen && !queue.stop {
-            queue = self.shared.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-        let lingers = |queue: &mut Queue| {
-            !queue.urgent && !queue.reopen && !queue.stop && queue.waiting.len() < HEAP
-        };
-        let waited = self.shared.filled.wait_timeout_while(queue, LINGER, lingers);
-        (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        queue.urgent = false;
-        queue.stopped = queue.stop;
-        (mem::take(&mut queue.waiting), mem::take(&mut queue.reopen), queue.stop)
-    }
-
-    /// Writes a batch by way of the buffer `lines`; who waits is woken when the batch is dropped.
-    fn write(&mut self, batch: &[Entry], lines: &mut Vec<u8>) {
-        lines.clear();
-        lines.shrink_to(BUFFER);
-        batch.iter().for_each(|entry| lines.extend_from_slice(&entry.line));
-        let now = (self.shared.clock)();
-        let outcome = self.sink.append(now, lines).and_then(|()| match self.durability {
-            Durability::Process => Ok(()),
-            Durability::Disk => self.sink.sync(),
-        });
-        if let Err(error) = outcome {
-            self.shared.count_lost(batch.len() as u64, &error.to_string());
-        }
-    }
-}
-
-/// Marks the queue as dead and counts what is in it.
-struct Stopped(Arc<Shared>);
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let mut queue = self.0.lock();
-        queue.stopped = true;
-        let left = mem::take(&mut queue.waiting);
-        drop(queue);
-        if !left.is_empty() {
-            self.0.count_lost(left.len() as u64, "the writer stopped");
-        }
     }
 }
 

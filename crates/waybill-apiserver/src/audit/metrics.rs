@@ -1,6 +1,9 @@
 //! Counters of the audit log, under upstream's names.
 
-use prometheus_client::{metrics::counter::Counter, registry::Registry};
+use prometheus_client::{
+    metrics::{counter::Counter, gauge::Gauge},
+    registry::Registry,
+};
 
 /// The counters; clones count together.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +14,8 @@ pub(crate) struct AuditMetrics {
     pub(crate) errors: Counter,
     /// Requests refused because they could not be recorded.
     pub(crate) rejected: Counter,
+    /// 1 while events cannot be written.
+    pub(crate) failing: Gauge,
 }
 
 impl AuditMetrics {
@@ -30,6 +35,11 @@ impl AuditMetrics {
             "apiserver_audit_requests_rejected",
             "Requests rejected because the audit log could not take their events",
             self.rejected.clone(),
+        );
+        registry.register(
+            "waybill_audit_log_failing",
+            "1 while the audit log cannot be written, or has no room ahead",
+            self.failing.clone(),
         );
     }
 }

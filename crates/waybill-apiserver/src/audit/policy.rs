@@ -55,6 +55,11 @@ impl Decision {
     pub(crate) fn records(&self, stage: Stage) -> bool {
         self.level > Level::None && !self.omitted.contains(stage)
     }
+
+    /// Records `stage`, even if the policy leaves it out.
+    pub(crate) fn require(&mut self, stage: Stage) {
+        self.omitted.remove(stage);
+    }
 }
 
 /// A set of stages.
@@ -64,6 +69,10 @@ struct Stages(u8);
 impl Stages {
     fn insert(&mut self, stage: Stage) {
         self.0 |= 1 << stage as u8;
+    }
+
+    fn remove(&mut self, stage: Stage) {
+        self.0 &= !(1 << stage as u8);
     }
 
     fn contains(self, stage: Stage) -> bool {

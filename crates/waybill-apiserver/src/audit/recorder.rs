@@ -18,7 +18,7 @@ use crate::{
             Event, EventKind, EventVersion, Level, MicroTime, ObjectReference, ResponseStatus,
             Stage, UserInfo,
         },
-        log::{AuditLog, Full, Places, Urgency, Written},
+        log::{AuditLog, Full, Places, Unwritten, Urgency, Written},
         mask::mask_request_uri,
         policy::{Decision, Policy},
     },
@@ -32,18 +32,40 @@ const USER_AGENT_LIMIT: usize = 1024;
 pub(crate) struct Recorder {
     policy: ArcSwap<Policy>,
     log: Arc<AuditLog>,
+    on_failure: OnFailure,
     clock: Clock,
+}
+
+/// What becomes of requests that cannot be recorded. Sessions are refused in any case: nobody could say
+/// afterwards who ran what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    /// They go on; their events are kept in memory until they can be written.
+    #[default]
+    Allow,
+    /// They are refused.
+    Refuse,
 }
 
 impl Recorder {
     /// Records what `policy` asks for in `log`.
-    pub(crate) fn new(policy: Policy, log: Arc<AuditLog>, clock: Clock) -> Self {
-        Self { policy: ArcSwap::from_pointee(policy), log, clock }
+    pub(crate) fn new(
+        policy: Policy,
+        log: Arc<AuditLog>,
+        on_failure: OnFailure,
+        clock: Clock,
+    ) -> Self {
+        Self { policy: ArcSwap::from_pointee(policy), log, on_failure, clock }
     }
 
     /// Opens the file of the log again, after somebody moved it away.
     pub(crate) fn reopen(&self) {
         self.log.reopen();
+    }
+
+    /// Why requests cannot be recorded at the moment.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.log.trouble()
     }
 
     /// From now on new requests are judged by `policy`.
@@ -56,21 +78,35 @@ impl Recorder {
         &self,
         facts: RequestFacts<'_>,
     ) -> Result<RequestAudit, AuditUnavailable> {
-        let decision = self.policy.load().decide(facts.user, facts.action);
-        let record = if decision.level == Level::None {
-            None
-        } else {
-            match self.log.reserve(count_events(decision, facts.lifetime)).await {
-                Ok(places) => Some(Box::new(self.open_record(&facts, decision, places))),
-                Err(Full::Unrecorded) => None,
-                Err(Full::Rejected) => return Err(AuditUnavailable),
-            }
+        let mut decision = self.policy.load().decide(facts.user, facts.action);
+        if decision.level == Level::None {
+            return Ok(RequestAudit { id: facts.id, record: None });
+        }
+        let session = is_session(facts.action);
+        if session {
+            // Its process starts before the answer does, so a record of the answer comes too late.
+            decision.require(Stage::RequestReceived);
+        }
+        let record = match self.log.reserve(count_events(decision, facts.lifetime)).await {
+            Ok(places) => Some(Box::new(self.open_record(&facts, decision, places))),
+            Err(Full::Unrecorded) if !session => None,
+            Err(_) => return Err(AuditUnavailable("the audit log has no room".to_owned())),
         };
         let mut audit = RequestAudit { id: facts.id, record };
-        if let Some(record) = &mut audit.record {
-            record.emit(Stage::RequestReceived);
+        match audit.received(session, self.is_required(facts.action)).await {
+            Ok(()) => Ok(audit),
+            Err(Unwritten(why)) => {
+                self.log.count_rejected();
+                audit.refused();
+                Err(AuditUnavailable(why))
+            }
         }
-        Ok(audit)
+    }
+
+    /// Whether a request must not go on while nothing can be recorded. Health and metrics always may.
+    fn is_required(&self, action: &Action) -> bool {
+        let refuses = self.on_failure == OnFailure::Refuse;
+        is_session(action) || refuses && matches!(action.target, Target::Resource(_))
     }
 
     fn open_record(&self, facts: &RequestFacts<'_>, decision: Decision, places: Places) -> Record {
@@ -108,6 +144,7 @@ impl Recorder {
             places,
             log: Arc::clone(&self.log),
             clock: Arc::clone(&self.clock),
+            required: self.is_required(facts.action),
             changes: may_change(facts.action),
             lifetime: facts.lifetime,
         }
@@ -138,10 +175,10 @@ pub(crate) enum Lifetime {
     LongRunning,
 }
 
-/// The request cannot be recorded and must be refused, because the log was set up so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the audit log has no room")]
-pub(crate) struct AuditUnavailable;
+/// The request cannot be recorded and must be refused; why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the request is refused, because it cannot be recorded: {0}")]
+pub(crate) struct AuditUnavailable(pub(crate) String);
 
 /// The record of one request while it runs.
 ///
@@ -154,6 +191,28 @@ pub(crate) struct RequestAudit {
 }
 
 impl RequestAudit {
+    /// The request begins: its first event is queued, and for a session it is written when this returns.
+    async fn received(&mut self, session: bool, required: bool) -> Result<(), Unwritten> {
+        let Some(record) = &mut self.record else { return Ok(()) };
+        if required && let Some(why) = record.log.trouble() {
+            return Err(Unwritten(why));
+        }
+        match record.emit(Stage::RequestReceived) {
+            Some(written) if session => record.log.wait(written).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The request was refused because it cannot be recorded. The log tells when it can be written again.
+    fn refused(&mut self) {
+        if let Some(mut record) = self.record.take() {
+            let message = "the request could not be recorded";
+            let status = ResponseStatus::failure(503, "ServiceUnavailable", message);
+            record.event.response_status = Some(status);
+            record.emit(Stage::ResponseComplete);
+        }
+    }
+
     /// Adds an annotation. The first value of a key stands, as upstream has it; returns whether
     /// that is now `value`.
     pub(crate) fn annotate(&mut self, key: &str, value: &str) -> bool {
@@ -207,19 +266,22 @@ impl RequestAudit {
         record.event.response_status = Some(ResponseStatus::code(code));
         if record.lifetime == Lifetime::LongRunning && record.event.stage < Stage::ResponseStarted {
             let written = record.emit(Stage::ResponseStarted);
-            record.settle(written).await;
+            // That the session was asked for is on record; this event is tried again.
+            let _ = record.settle(written).await;
         }
     }
 
     /// The request is answered with `status`; to be awaited before the answer is sent. After a
-    /// change this returns when the event is written.
-    pub(crate) async fn complete(mut self, status: ResponseStatus) {
+    /// change this returns when the event is written. It fails if that must be and is not so; the
+    /// event is tried again.
+    pub(crate) async fn complete(mut self, status: ResponseStatus) -> Result<(), Unwritten> {
         let Some(mut record) = self.record.take() else {
-            return;
+            return Ok(());
         };
         record.event.response_status = Some(status);
         let written = record.emit(Stage::ResponseComplete);
-        record.settle(written).await;
+        let settled = record.settle(written).await;
+        if record.required { settled } else { Ok(()) }
     }
 
     /// The handler panicked and the panic was caught before it came here.
@@ -259,7 +321,9 @@ struct Record {
     places: Places,
     log: Arc<AuditLog>,
     clock: Clock,
-    /// Whether the request may change something.
+    /// Whether the request must not be carried out unrecorded.
+    required: bool,
+    /// Whether it may change something.
     changes: bool,
     lifetime: Lifetime,
 }
@@ -279,9 +343,10 @@ impl Record {
     }
 
     /// Waits until an event is written, if the request is of those that must not outrun theirs.
-    async fn settle(&self, written: Option<Written>) {
-        if let Some(written) = written.filter(|_| self.changes) {
-            self.log.wait(written).await;
+    async fn settle(&self, written: Option<Written>) -> Result<(), Unwritten> {
+        match written.filter(|_| self.changes) {
+            Some(written) => self.log.wait(written).await,
+            None => Ok(()),
         }
     }
 
@@ -314,15 +379,20 @@ fn remove_managed_fields(object: &mut Value) {
     }
 }
 
-/// Whether the request may change something; a session may, even if it is opened by GET.
-fn may_change(action: &Action) -> bool {
-    let session = match &action.target {
+/// Whether the request starts something in a container, or reaches into one.
+fn is_session(action: &Action) -> bool {
+    match &action.target {
         Target::Path(_) => false,
         Target::Resource(target) => {
             matches!(target.subresource.as_str(), "attach" | "exec" | "portforward" | "proxy")
         }
-    };
-    session || !matches!(action.verb.as_str(), "get" | "head" | "list" | "options" | "watch")
+    }
+}
+
+/// Whether the request may change something; a session may, even if it is opened by GET.
+fn may_change(action: &Action) -> bool {
+    let reads = matches!(action.verb.as_str(), "get" | "head" | "list" | "options" | "watch");
+    is_session(action) || !reads
 }
 
 /// How many events a request can have: of its end there is only one, complete or by panic.

@@ -1,7 +1,7 @@
-//! The token by which a node knows that an exec session was opened here.
+//! The token by which a node knows that an exec or attach session was opened here.
 //!
-//! Without it, whoever may use `nodes/proxy` or reaches a node could start processes that no audit
-//! record names. The token binds pod, container and every byte of the query, and says nothing of the
+//! Without it, whoever may use `nodes/proxy` or reaches a node could start processes, or type
+//! into running ones, and no audit record would name them. The token binds pod, container and every byte of the query, and says nothing of the
 //! user (EXEC-22). Its key is used for nothing else, and nodes read the public half from us.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -9,7 +9,7 @@ use http::HeaderValue;
 use jiff::Timestamp;
 use jsonwebtoken::jwk::JwkSet;
 use serde_json::{Value, json};
-use waybill_api::exec::{SESSION_SECONDS, SessionClaims};
+use waybill_api::exec::{SESSION_KINDS_MEMBER, SESSION_SECONDS, SessionClaims, SessionKind};
 use waybill_core::{id::AuditId, secret::SecretBytes};
 
 use super::target::{NodeTarget, PodPath};
@@ -18,7 +18,7 @@ use crate::authn::{
     jwt::{JwtError, KeyError, SigningKey},
 };
 
-/// Signs the tokens of exec sessions.
+/// Signs the tokens of sessions.
 pub(crate) struct SessionSigner {
     key: SigningKey,
     keys: Value,
@@ -28,11 +28,12 @@ impl SessionSigner {
     /// Signs with this key, which is PEM.
     pub(crate) fn new(pem: &SecretBytes) -> Result<Self, KeyError> {
         let key = SigningKey::from_pem(pem)?;
-        let keys = json!(JwkSet { keys: vec![key.public().jwk()?] });
+        let mut keys = json!(JwkSet { keys: vec![key.public().jwk()?] });
+        keys[SESSION_KINDS_MEMBER] = json!(SessionKind::ALL);
         Ok(Self { key, keys })
     }
 
-    /// The keys that verify what is signed here, as a JSON Web Key Set.
+    /// The keys that verify what is signed here, as a JSON Web Key Set, and which sessions that is.
     pub(crate) fn keys(&self) -> &Value {
         &self.keys
     }
@@ -40,7 +41,7 @@ impl SessionSigner {
     /// The token of the session that `target` asks for.
     pub(crate) fn sign(
         &self,
-        session: &ExecSession<'_>,
+        session: &SessionPlace<'_>,
         target: &NodeTarget,
         audit_id: &AuditId,
         now: Timestamp,
@@ -50,6 +51,7 @@ impl SessionSigner {
             audit_id: audit_id.to_string(),
             issued_at: now.as_second(),
             expires_at: now.as_second() + SESSION_SECONDS,
+            kind: session.kind,
             namespace: session.pod.namespace.to_owned(),
             pod: session.pod.name.to_owned(),
             uid: session.uid.to_owned(),
@@ -63,8 +65,9 @@ impl SessionSigner {
     }
 }
 
-/// Where a session is to begin.
-pub(crate) struct ExecSession<'a> {
+/// What is to begin, and where.
+pub(crate) struct SessionPlace<'a> {
+    pub(crate) kind: SessionKind,
     pub(crate) pod: PodPath<'a>,
     /// The uid by which its node knows the pod.
     pub(crate) uid: &'a str,
@@ -94,9 +97,9 @@ mod tests {
         decode(token, &key, &rules).unwrap().claims
     }
 
-    fn session() -> ExecSession<'static> {
+    fn session(kind: SessionKind) -> SessionPlace<'static> {
         let pod = PodPath { namespace: "default", name: "web" };
-        ExecSession { pod, uid: "u-1", container: "main" }
+        SessionPlace { kind, pod, uid: "u-1", container: "main" }
     }
 
     /// EXEC-22
@@ -106,20 +109,32 @@ mod tests {
         let id = AuditId::parse("5c1e-0f2a").unwrap();
         let now = Timestamp::from_second(1_000).unwrap();
         let target = NodeTarget::raw("/exec/default/web/main?abc");
-        let token = signer.sign(&session(), &target, &id, now).unwrap();
-        assert!(token.is_sensitive());
-        let expected = SessionClaims {
+        for kind in SessionKind::ALL {
+            let token = signer.sign(&session(kind), &target, &id, now).unwrap();
+            assert!(token.is_sensitive());
+            assert_eq!(claims(&signer, &token), expected(kind));
+        }
+    }
+
+    fn expected(kind: SessionKind) -> SessionClaims {
+        SessionClaims {
             audit_id: "5c1e-0f2a".to_owned(),
             issued_at: 1_000,
             expires_at: 1_060,
+            kind,
             namespace: "default".to_owned(),
             pod: "web".to_owned(),
             uid: "u-1".to_owned(),
             container: "main".to_owned(),
             // FIPS 180: SHA-256 of `abc`.
             query: "ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0".to_owned(),
-        };
-        assert_eq!(claims(&signer, &token), expected);
+        }
+    }
+
+    /// Nodes ask for a token of attach where the API server says that it signs them.
+    #[test]
+    fn what_is_signed_is_told_with_the_keys() {
+        assert_eq!(signer().keys()["sessions"], json!(["exec", "attach"]));
     }
 
     #[test]

@@ -15,10 +15,12 @@ mod writer;
 
 #[cfg(test)]
 mod crash;
+#[cfg(test)]
+mod full_disk;
 
 use std::{
     path::Path,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, mpsc},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, mpsc},
     thread::{self, JoinHandle},
 };
 
@@ -26,8 +28,9 @@ use futures_util::{
     future::{BoxFuture, FutureExt, ready},
     stream::BoxStream,
 };
+use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 use tokio::sync::{Semaphore, oneshot};
-use waybill_core::id::ResourceVersion;
+use waybill_core::{chain::Chain, id::ResourceVersion};
 
 use self::{
     directory::Directory,
@@ -73,13 +76,20 @@ impl Embedded {
         let directory = Arc::new(Directory::take(path)?);
         let recovered = recover::recover(&directory, settings.history)?;
         let Recovered { state, history, log, older_bytes } = recovered;
-        let shared = Arc::new(Shared { state: RwLock::new(state), history: Arc::new(history) });
+        let shared = Arc::new(Shared {
+            state: RwLock::new(state),
+            history: Arc::new(history),
+            trouble: Mutex::default(),
+            failing: Gauge::default(),
+        });
         let (sender, jobs) = mpsc::channel();
         let writer = Writer {
             jobs,
             shared: Arc::clone(&shared),
             directory,
             log,
+            log_is_unknown: false,
+            refused_bytes: 0,
             older_bytes,
             snapshot_bytes: settings.snapshot_bytes,
             failed_bytes: 0,
@@ -132,6 +142,20 @@ impl Store for Embedded {
         self.shared.history.compact(before);
         ready(Ok(())).boxed()
     }
+
+    fn trouble(&self) -> BoxFuture<'_, Option<String>> {
+        let ended = self.writer.as_ref().is_none_or(|(_, thread)| thread.is_finished());
+        let ended = ended.then(|| StoreError::Stopped.to_string());
+        ready(self.shared.trouble().or(ended)).boxed()
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "waybill_store_failing",
+            "1 while the disk takes no writes of the embedded store",
+            self.shared.failing.clone(),
+        );
+    }
 }
 
 /// Performs the writes that wait, and ends the threads.
@@ -150,11 +174,32 @@ impl Drop for Embedded {
 struct Shared {
     state: RwLock<State>,
     history: Arc<History>,
+    /// Why the disk takes no writes.
+    trouble: Mutex<Option<String>>,
+    /// Whether there is trouble, as a metric.
+    failing: Gauge,
 }
 
 impl Shared {
     fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_trouble(&self, error: Option<&StoreError>) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match (error, trouble.is_some()) {
+            (Some(error), false) => {
+                tracing::error!(error = %Chain(error), "the disk takes no writes of the store");
+            }
+            (None, true) => tracing::info!("the disk takes writes of the store again"),
+            _ => {}
+        }
+        *trouble = error.map(|error| Chain(error).to_string());
+        self.failing.set(i64::from(error.is_some()));
     }
 
     fn show(&self, changes: Vec<Change>) {

@@ -13,15 +13,18 @@ mod message;
 #[cfg(test)]
 mod server;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use futures_util::{
     future::{BoxFuture, FutureExt, ready},
     stream::BoxStream,
 };
-use tokio::task::JoinSet;
-use waybill_core::{id::ResourceVersion, secret::SecretBytes};
+use tokio::{sync::Mutex, task::JoinSet};
+use waybill_core::{chain::Chain, id::ResourceVersion, secret::SecretBytes};
 
 pub(crate) use self::failure::Failure;
 use self::{
@@ -40,6 +43,9 @@ use super::{
 
 /// How many objects a page of a list has at first; it has fewer if they are large.
 const PAGE: i64 = 500;
+
+/// How long it is believed that etcd answers, or does not.
+const CHECK: Duration = Duration::from_secs(1);
 
 /// Where etcd is and how to talk to it.
 pub(crate) struct EtcdConfig {
@@ -98,6 +104,8 @@ pub(crate) struct Etcd {
     client: Client,
     prefix: String,
     history: Arc<History>,
+    /// When it was last tried whether etcd answers, and what came of it.
+    checked: Mutex<Option<(Instant, Option<String>)>>,
     /// The feed; it ends when this is dropped.
     _tasks: JoinSet<()>,
 }
@@ -117,7 +125,7 @@ impl Etcd {
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run());
-        Ok(Self { client, prefix, history, _tasks: tasks })
+        Ok(Self { client, prefix, history, checked: Mutex::default(), _tasks: tasks })
     }
 
     async fn read(&self, key: &str) -> Result<Option<Stored>, StoreError> {
@@ -192,6 +200,20 @@ impl Etcd {
         }
     }
 
+    /// Asks etcd for something, at most once a second: anybody may ask us whether we are ready.
+    async fn check(&self) -> Option<String> {
+        let mut checked = self.checked.lock().await;
+        match &*checked {
+            Some((at, trouble)) if at.elapsed() < CHECK => trouble.clone(),
+            _ => {
+                let trouble = self.read("/health").await.err();
+                let trouble = trouble.map(|error| Chain(&error).to_string());
+                *checked = Some((Instant::now(), trouble.clone()));
+                trouble
+            }
+        }
+    }
+
     fn key(&self, key: &str) -> Bytes {
         format!("{}{key}", self.prefix).into()
     }
@@ -226,6 +248,10 @@ impl Store for Etcd {
 
     fn compact(&self, before: ResourceVersion) -> BoxFuture<'_, Result<(), StoreError>> {
         self.forget(before).boxed()
+    }
+
+    fn trouble(&self) -> BoxFuture<'_, Option<String>> {
+        self.check().boxed()
     }
 }
 

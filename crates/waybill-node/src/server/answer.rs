@@ -12,7 +12,10 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use serde::Serialize;
 use tonic::Code;
 
-use super::{authn::User, session::SessionFault};
+use super::{
+    authn::User,
+    session::{SessionFault, SessionRefusal},
+};
 
 /// The body of an answer.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -77,7 +80,7 @@ pub(super) enum Refusal {
     #[error("{}", .0.message())]
     Runtime(Box<tonic::Status>),
     #[error("{0}")]
-    Session(#[from] SessionFault),
+    Session(#[from] SessionRefusal),
     #[error("{0}")]
     Stream(#[from] super::stream::StreamError),
     #[error("Unauthorized")]
@@ -115,7 +118,9 @@ impl Refusal {
             | Self::NotFound(_)
             | Self::PodNotFound => StatusCode::NOT_FOUND,
             Self::ExecEnvUnsupported => StatusCode::NOT_IMPLEMENTED,
-            Self::Session(SessionFault::TooMany) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Session(SessionRefusal { fault: SessionFault::TooMany, .. }) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::Forbidden { .. } | Self::Session(_) => StatusCode::FORBIDDEN,
             Self::Json(_) | Self::Log(_) | Self::Stream(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,

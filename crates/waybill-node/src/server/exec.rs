@@ -6,10 +6,10 @@ use http::Request;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 use waybill_api::{
-    exec::{EnvParams, ExecVar, PodExecOptions},
+    exec::{EnvParams, ExecVar, PodExecOptions, SessionKind},
     gates::FeatureGate,
 };
-use waybill_proto::cri;
+use waybill_proto::{cri, session::AUDIT_ID_METADATA};
 use waybill_stream::long_target;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     features::ExecEnvs,
     metrics::StreamKind,
     route::{ContainerPath, PodPath},
-    session::{Admitted, SessionFault},
+    session::{Admitted, Asked, SessionFault},
     stream::{Session, require_upgrade},
 };
 use crate::pod::{ContainerRef, ContainerSpec, Pod};
@@ -43,8 +43,7 @@ impl Service {
         asked: Instant,
     ) -> Result<Answer, Refusal> {
         let query = long_target::query(&request);
-        let admitted = self.sessions.admit(request.headers(), path, query).await;
-        let admitted = admitted.inspect_err(|refusal| self.count_refusal(refusal))?;
+        let admitted = self.admit(SessionKind::Exec, &request, path).await?;
         require_upgrade(&request)?;
         let env = if self.gates.enabled(FeatureGate::ExecEnvVar) {
             EnvParams::Read
@@ -54,8 +53,7 @@ impl Service {
         let options = PodExecOptions::from_kubelet_query(query, env)
             .map_err(|error| Refusal::BadRequest(error.to_string()))?;
         require_streams([options.stdin, options.stdout, options.stderr])?;
-        let pod = self.find_admitted(&admitted, &path.pod);
-        let pod = pod.inspect_err(|refusal| self.count_refusal(refusal))?;
+        let pod = self.find_admitted(SessionKind::Exec, &admitted, &path.pod)?;
         self.check_env_support(&pod, &path.container, &options.env).await?;
         let url = self.exec_url(&pod, &path.container, &options).await?;
         self.pass_on(request, Session { kind: StreamKind::Exec, asked, url }).await
@@ -105,11 +103,12 @@ impl Service {
         path: &ContainerPath,
         asked: Instant,
     ) -> Result<Answer, Refusal> {
-        require_upgrade(&request)?;
         let query = long_target::query(&request);
+        let admitted = self.admit(SessionKind::Attach, &request, path).await?;
+        require_upgrade(&request)?;
         let options = PodExecOptions::from_kubelet_query(query, EnvParams::Ignored)
             .map_err(|error| Refusal::BadRequest(error.to_string()))?;
-        let pod = self.find_pod(&path.pod)?;
+        let pod = self.find_admitted(SessionKind::Attach, &admitted, &path.pod)?;
         let container = pod.containers().find(|container| container.name() == path.container);
         let container =
             container.ok_or_else(|| Refusal::ContainerNotFound(path.container.clone()))?;
@@ -125,7 +124,8 @@ impl Service {
             stdout: options.stdout,
             stderr,
         };
-        let url = self.runtime.containers().attach(limited(attach)).await?.into_inner().url;
+        let attach = with_audit_id(limited(attach), &admitted)?;
+        let url = self.runtime.containers().attach(attach).await?.into_inner().url;
         self.pass_on(request, Session { kind: StreamKind::Attach, asked, url }).await
     }
 
@@ -152,20 +152,42 @@ impl Service {
         found.ok_or_else(|| Refusal::ContainerNotFound(container.to_owned()))
     }
 
+    /// Whether the API server opened this session.
+    async fn admit(
+        &self,
+        kind: SessionKind,
+        request: &Request<Incoming>,
+        path: &ContainerPath,
+    ) -> Result<Admitted, Refusal> {
+        let asked = Asked { kind, path, query: long_target::query(request) };
+        let admitted = self.sessions.admit(request.headers(), &asked).await;
+        admitted.inspect_err(|refusal| self.count_refusal(refusal))
+    }
+
     /// The pod that is meant; there may be an earlier one of the same name that is ending.
-    fn find_admitted(&self, admitted: &Admitted, path: &PodPath) -> Result<Arc<Pod>, Refusal> {
-        let Admitted::Signed { uid } = admitted else { return self.find_pod(path) };
+    fn find_admitted(
+        &self,
+        kind: SessionKind,
+        admitted: &Admitted,
+        path: &PodPath,
+    ) -> Result<Arc<Pod>, Refusal> {
+        let Admitted::Signed { uid, .. } = admitted else { return self.find_pod(path) };
         let found = self.pods.find(&path.namespace, &path.name, Some(uid));
         let fits = path.uid.as_ref().is_none_or(|asked| asked == uid);
         match found.filter(|_| fits) {
             Some(pod) => Ok(pod),
-            None => self.find_pod(path).and(Err(SessionFault::OtherPod.into())),
+            None => {
+                self.find_pod(path)?;
+                let refusal = Refusal::from(SessionFault::OtherPod.of(kind));
+                self.count_refusal(&refusal);
+                Err(refusal)
+            }
         }
     }
 
     fn count_refusal(&self, refusal: &Refusal) {
-        if let Refusal::Session(fault) = refusal {
-            self.metrics.exec_session_refused(fault.label());
+        if let Refusal::Session(refusal) = refusal {
+            self.metrics.exec_session_refused(refusal.fault.label());
         }
     }
 
@@ -198,6 +220,21 @@ impl Service {
             (Err(_), ExecEnvPolicy::Warn) => Ok(()),
         }
     }
+}
+
+/// Tells the runtime which request the streams are for. CRI has no field for it; runtimes that do not know
+/// the metadata pass over it.
+fn with_audit_id<T>(
+    mut request: tonic::Request<T>,
+    admitted: &Admitted,
+) -> Result<tonic::Request<T>, Refusal> {
+    if let Admitted::Signed { audit_id, .. } = admitted {
+        let value = audit_id.as_str().parse().map_err(|_| {
+            Refusal::BadRequest("the audit ID cannot be passed on to the runtime".to_owned())
+        })?;
+        request.metadata_mut().insert(AUDIT_ID_METADATA, value);
+    }
+    Ok(request)
 }
 
 /// In order; of a name that is there more than once only the last stays (EXEC-37, OP-6).
@@ -277,6 +314,16 @@ mod tests {
         };
         let pair = size(&[ExecVar::audit_id(Some(&id))]) - size(&[]);
         assert!(pair <= 66, "{pair} bytes");
+    }
+
+    #[test]
+    fn the_runtime_is_told_the_audit_id_of_a_signed_attach() {
+        let audit_id = AuditId::parse("5c1e-0f2a").unwrap();
+        let signed = Admitted::Signed { uid: "u-1".to_owned(), audit_id };
+        let request = with_audit_id(limited(()), &signed).unwrap();
+        assert_eq!(request.metadata().get("waybill-audit-id").unwrap(), "5c1e-0f2a");
+        let request = with_audit_id(limited(()), &Admitted::Unsigned).unwrap();
+        assert!(request.metadata().get("waybill-audit-id").is_none());
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Metrics {
         );
         registry.register(
             "waybill_node_exec_session_refusals",
-            "Exec sessions that were refused for want of a good token of the API server",
+            "Exec and attach sessions that were refused for want of a good token of the API server",
             exec_session_refusals.clone(),
         );
         registry.register("waybill_node_stream_sessions", "Sessions that run", sessions.clone());

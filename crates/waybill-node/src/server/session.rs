@@ -1,8 +1,8 @@
-//! Whether an exec session was opened by the API server, which signs a token for each.
+//! Whether an exec or attach session was opened by the API server, which signs a token for each.
 //!
-//! Without this, whoever may use `nodes/proxy` or reaches the node could start processes that no audit
-//! record names. A token is for one pod, container and query, for a minute, and for one use. Attach,
-//! port-forward and logs start nothing and need none.
+//! Without this, whoever may use `nodes/proxy` or reaches the node could start processes, or type into
+//! running ones, and no audit record would name them. A token is for one kind of session, one pod,
+//! container and query, for a minute, and for one use. Port-forward and logs start nothing and need none.
 
 mod keys;
 mod token;
@@ -10,17 +10,18 @@ mod used;
 
 use http::HeaderMap;
 use kube::Client;
-use waybill_api::exec::SESSION_HEADER;
+use waybill_api::exec::{SESSION_HEADER, SessionKind};
+use waybill_core::id::AuditId;
 
+pub(super) use self::token::Asked;
 use self::{
     keys::{Keys, Published},
-    token::Asked,
     used::UsedIds,
 };
-use super::{answer::Refusal, route::ContainerPath};
+use super::answer::Refusal;
 use crate::Clock;
 
-/// Which exec sessions the node serves.
+/// Which exec and attach sessions the node serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecSessionPolicy {
     /// Those with a token, as soon as the API server publishes keys for them; otherwise all.
@@ -32,7 +33,7 @@ pub enum ExecSessionPolicy {
     Require,
 }
 
-/// Judges exec sessions.
+/// Judges sessions.
 pub(super) struct Sessions {
     policy: ExecSessionPolicy,
     /// Without an API server there are none.
@@ -60,26 +61,27 @@ impl Sessions {
     pub(super) async fn admit(
         &self,
         headers: &HeaderMap,
-        path: &ContainerPath,
-        query: &str,
+        asked: &Asked<'_>,
     ) -> Result<Admitted, Refusal> {
         if self.policy == ExecSessionPolicy::Ignore {
             return Ok(Admitted::Unsigned);
         }
-        match token(headers)? {
-            Some(token) => self.judge(token, &Asked { path, query }).await,
-            None => self.judge_unsigned().await,
+        match token(headers).map_err(|fault| fault.of(asked.kind))? {
+            Some(token) => self.judge(token, asked).await,
+            None => self.judge_unsigned(asked.kind).await,
         }
     }
 
     async fn judge(&self, token: &str, asked: &Asked<'_>) -> Result<Admitted, Refusal> {
-        let id = token::key_id(token)?;
-        let keys = self.keys.as_ref().ok_or(SessionFault::UnknownKey)?;
+        let refused = |fault: SessionFault| fault.of(asked.kind);
+        let unknown_key = || refused(SessionFault::UnknownKey);
+        let id = token::key_id(token).map_err(refused)?;
+        let keys = self.keys.as_ref().ok_or_else(unknown_key)?;
         let key = match keys.find(&id) {
             Some(key) => key,
             None => match (keys.recent().await, self.policy) {
                 (Published::Keys(keys), _) => {
-                    keys.get(&id).cloned().ok_or(SessionFault::UnknownKey)?
+                    keys.verifying.get(&id).cloned().ok_or_else(unknown_key)?
                 }
                 // Nobody can judge it, and without it the session would be served as well. So it is
                 // while only some of several API servers know of tokens.
@@ -87,30 +89,38 @@ impl Sessions {
                     return Ok(Admitted::Unsigned);
                 }
                 (Published::Nothing, ExecSessionPolicy::Require) => {
-                    return Err(SessionFault::UnknownKey.into());
+                    return Err(unknown_key().into());
                 }
                 (Published::Unknown(fault), _) => {
-                    let what = "the API server could not be asked for the keys of exec sessions";
+                    let what = match asked.kind {
+                        SessionKind::Exec => {
+                            "the API server could not be asked for the keys of exec sessions"
+                        }
+                        SessionKind::Attach => {
+                            "the API server could not be asked for the keys of attach sessions"
+                        }
+                    };
                     return Err(Refusal::Review { what, fault: fault.to_string() });
                 }
             },
         };
         let now = (self.clock)().as_second();
-        let claims = token::verify(token, &key, asked, now)?;
-        self.used.take(&claims.audit_id, now)?;
-        Ok(Admitted::Signed { uid: claims.uid })
+        let (claims, audit_id) = token::verify(token, &key, asked, now).map_err(refused)?;
+        self.used.take(audit_id.as_str(), now).map_err(refused)?;
+        Ok(Admitted::Signed { uid: claims.uid, audit_id })
     }
 
-    async fn judge_unsigned(&self) -> Result<Admitted, Refusal> {
+    async fn judge_unsigned(&self, kind: SessionKind) -> Result<Admitted, Refusal> {
+        let missing = || Err(SessionFault::Missing.of(kind).into());
         match (self.policy, &self.keys) {
             (ExecSessionPolicy::Auto, None) => Ok(Admitted::Unsigned),
             (ExecSessionPolicy::Auto, Some(keys)) => match keys.recent().await {
                 Published::Nothing => Ok(Admitted::Unsigned),
-                Published::Keys(_) | Published::Unknown(_) => Err(SessionFault::Missing.into()),
+                // Older API servers sign exec alone.
+                Published::Keys(keys) if !keys.signs(kind) => Ok(Admitted::Unsigned),
+                Published::Keys(_) | Published::Unknown(_) => missing(),
             },
-            (ExecSessionPolicy::Ignore | ExecSessionPolicy::Require, _) => {
-                Err(SessionFault::Missing.into())
-            }
+            (ExecSessionPolicy::Ignore | ExecSessionPolicy::Require, _) => missing(),
         }
     }
 }
@@ -118,48 +128,74 @@ impl Sessions {
 /// A session that may begin.
 #[derive(Debug)]
 pub(super) enum Admitted {
-    /// In this life of the pod.
     Signed {
+        /// In this life of the pod.
         uid: String,
+        /// For the request that has this ID in the audit log.
+        audit_id: AuditId,
     },
     Unsigned,
 }
 
-/// Why a session may not begin. No text holds a part of the token.
+/// A session that may not begin, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", fault.text(kind.name()))]
+pub(super) struct SessionRefusal {
+    pub(super) kind: SessionKind,
+    pub(super) fault: SessionFault,
+}
+
+/// Why a session may not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionFault {
-    #[error("{TOKEN} has ended, or the clocks of API server and node differ; {REMEDY}")]
     Expired,
-    #[error("{TOKEN} is malformed; {REMEDY}")]
     Malformed,
-    #[error(
-        "exec is only served to sessions that the API server opened, and this request has no token \
-         of one: use pods/exec (kubectl exec, waybill exec) in place of nodes/proxy or the node's \
-         own address"
-    )]
     Missing,
-    #[error("{TOKEN} is from the future: the clocks of API server and node differ")]
     NotYet,
-    #[error("{TOKEN} is for another container; {REMEDY}")]
     OtherContainer,
-    #[error("{TOKEN} is for another pod, or for an earlier one of the same name; {REMEDY}")]
+    OtherKind,
     OtherPod,
-    #[error("{TOKEN} is for another command, or for other streams or variables; {REMEDY}")]
     OtherQuery,
-    #[error("{TOKEN} has a wrong signature; {REMEDY}")]
     Signature,
-    #[error("too many exec sessions began within a minute; try again later")]
     TooMany,
-    #[error("{TOKEN} was signed with a key that the API server does not publish; {REMEDY}")]
     UnknownKey,
-    #[error("{TOKEN} has been used before; {REMEDY}")]
     Used,
 }
 
-const TOKEN: &str = "the token of this exec session";
-const REMEDY: &str = "begin sessions with pods/exec";
-
 impl SessionFault {
+    /// As the refusal of a session of that kind.
+    pub(super) const fn of(self, kind: SessionKind) -> SessionRefusal {
+        SessionRefusal { kind, fault: self }
+    }
+
+    /// For users, about a session of `kind`. It holds no part of the token.
+    fn text(self, kind: &str) -> String {
+        let what = match self {
+            Self::Expired => "has ended, or the clocks of API server and node differ",
+            Self::Malformed => "is malformed",
+            Self::Missing => {
+                let own = if kind == "exec" { ", waybill exec" } else { "" };
+                return format!(
+                    "{kind} is only served to sessions that the API server opened, and this request \
+                     has no token of one: use pods/{kind} (kubectl {kind}{own}) in place of \
+                     nodes/proxy or the node's own address"
+                );
+            }
+            Self::NotYet => "is from the future: the clocks of API server and node differ",
+            Self::OtherContainer => "is for another container",
+            Self::OtherKind => "is for another kind of session",
+            Self::OtherPod => "is for another pod, or for an earlier one of the same name",
+            Self::OtherQuery => "is for another command, or for other streams or variables",
+            Self::Signature => "has a wrong signature",
+            Self::TooMany => {
+                return "too many sessions began within a minute; try again later".to_owned();
+            }
+            Self::UnknownKey => "was signed with a key that the API server does not publish",
+            Self::Used => "has been used before",
+        };
+        format!("the token of this {kind} session {what}; begin sessions with pods/{kind}")
+    }
+
     /// A word for metrics.
     pub(super) const fn label(self) -> &'static str {
         match self {
@@ -168,6 +204,7 @@ impl SessionFault {
             Self::Missing => "missing",
             Self::NotYet => "not_yet",
             Self::OtherContainer => "other_container",
+            Self::OtherKind => "other_kind",
             Self::OtherPod => "other_pod",
             Self::OtherQuery => "other_query",
             Self::Signature => "signature",

@@ -53,14 +53,14 @@ pub struct ListSessionsResponse {
     #[prost(message, repeated, tag = "1")]
     pub sessions: ::prost::alloc::vec::Vec<Session>,
 }
-/// An exec session. Its variables are named here, and their values are nowhere.
+/// An exec or attach session. Its variables are named here, and their values are nowhere.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Session {
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub container_id: ::prost::alloc::string::String,
-    /// As the machine counts.
+    /// As the machine counts; of exec only.
     #[prost(int32, tag = "3")]
     pub pid: i32,
     /// Nanoseconds since 1970.
@@ -73,9 +73,43 @@ pub struct Session {
     pub exit_code: i32,
     #[prost(string, repeated, tag = "7")]
     pub env_names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// KUBERNETES_EXEC_AUDIT_ID, where the session has one.
+    /// The audit ID of the request that asked for the session, where there is one.
     #[prost(string, tag = "8")]
     pub audit_id: ::prost::alloc::string::String,
+    #[prost(enumeration = "SessionKind", tag = "10")]
+    pub kind: i32,
+    /// Whether the client may write to the process; of attach only.
+    #[prost(bool, tag = "11")]
+    pub stdin: bool,
+}
+/// What a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum SessionKind {
+    /// A process that was started in a container.
+    Exec = 0,
+    /// A client at the streams of a container's own process.
+    Attach = 1,
+}
+impl SessionKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Exec => "SESSION_KIND_EXEC",
+            Self::Attach => "SESSION_KIND_ATTACH",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "SESSION_KIND_EXEC" => Some(Self::Exec),
+            "SESSION_KIND_ATTACH" => Some(Self::Attach),
+            _ => None,
+        }
+    }
 }
 /// Generated client implementations.
 pub mod images_client {
@@ -525,7 +559,7 @@ pub mod sessions_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// The exec sessions that run, and those that ended a short while ago.
+        /// The exec and attach sessions that run, and those that ended a short while ago.
         pub async fn list_sessions(
             &mut self,
             request: impl tonic::IntoRequest<super::ListSessionsRequest>,
@@ -565,7 +599,7 @@ pub mod sessions_server {
     /// Generated trait containing gRPC methods that should be implemented for use with SessionsServer.
     #[async_trait]
     pub trait Sessions: std::marker::Send + std::marker::Sync + 'static {
-        /// The exec sessions that run, and those that ended a short while ago.
+        /// The exec and attach sessions that run, and those that ended a short while ago.
         async fn list_sessions(
             &self,
             request: tonic::Request<super::ListSessionsRequest>,

@@ -112,6 +112,7 @@ impl Cri {
                 let env_names = sensitive::shown_names(&config, env.iter().map(|(name, _)| name));
                 let stop_signal = stop_signal(&config, image_config.stop_signal().as_deref())?;
                 let resources = config.linux.as_ref().and_then(|it| it.resources.clone());
+                let seccomp = spec::seccomp_profile(&spec::security_context(&config))?;
                 sensitive::hide_words(&mut config);
                 let program_name = spec::program(&config, &image_config);
                 let stdio = Stdio {
@@ -134,7 +135,7 @@ impl Cri {
                     start_error: None,
                     config,
                 };
-                Ok((record, ContainerRequest { spec, env, stdio, program_name }))
+                Ok((record, ContainerRequest { spec, env, stdio, seccomp, program_name }))
             })
             .await?;
         self.engine.create(&record.id, request).await?;

@@ -3,14 +3,19 @@
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use tokio::{io::AsyncReadExt, net::unix::pipe, time::timeout};
+use tonic::metadata::MetadataMap;
 use uuid::Uuid;
-use waybill_core::env::{name::EnvName, name::NameRules, value::EnvValue};
+use waybill_core::{
+    env::{name::EnvName, name::NameRules, value::EnvValue},
+    id::AuditId,
+};
 use waybill_proto::{
     cri::{
         AttachRequest, ExecRequest as CriExecRequest, ExecSyncRequest, ExecSyncResponse, KeyValue,
         PortForwardRequest,
     },
     env::variables,
+    session::AUDIT_ID_METADATA,
 };
 use waybill_stream::command::Streams;
 
@@ -91,7 +96,11 @@ impl Cri {
     }
 
     /// Parks an attachment to a container's own process and returns its URL.
-    pub(super) fn attach_url(&self, request: &AttachRequest) -> Result<String> {
+    pub(super) fn attach_url(
+        &self,
+        request: &AttachRequest,
+        audit_id: Option<AuditId>,
+    ) -> Result<String> {
         let AttachRequest { stdin, stdout, stderr, tty, .. } = *request;
         let streams = Streams { stdin, stdout, stderr, tty };
         let container = self.streamable(&request.container_id, streams)?;
@@ -104,7 +113,7 @@ impl Cri {
         if stdin && !config.stdin {
             return Err(CriError::invalid("the container was created without stdin"));
         }
-        Ok(self.streaming.attach_url(&container, streams)?)
+        Ok(self.streaming.attach_url(&container, streams, audit_id)?)
     }
 
     /// Parks a port-forward and returns its URL.
@@ -127,6 +136,14 @@ impl Cri {
         check_streams(streams)?;
         self.running(id)
     }
+}
+
+/// The audit ID of the API request behind an `Attach` call. One that is none is refused, since the record
+/// of the session would be wrong.
+pub(super) fn audit_id(metadata: &MetadataMap) -> Result<Option<AuditId>> {
+    let Some(value) = metadata.get(AUDIT_ID_METADATA) else { return Ok(None) };
+    let id = value.to_str().ok().and_then(|text| AuditId::parse(text).ok());
+    id.map(Some).ok_or_else(|| CriError::invalid("the metadata waybill-audit-id is no audit ID"))
 }
 
 fn check_streams(streams: Streams) -> Result<()> {
@@ -237,6 +254,16 @@ mod tests {
         assert!(check_streams(streams(false, true, false, true)).is_ok());
         assert!(check_streams(streams(true, true, true, true)).is_err());
         assert!(check_streams(streams(false, false, false, true)).is_err());
+    }
+
+    #[test]
+    fn an_audit_id_comes_with_the_call_or_not_at_all() {
+        let mut metadata = MetadataMap::new();
+        assert_eq!(audit_id(&metadata).unwrap(), None);
+        metadata.insert("waybill-audit-id", "5c1e-0f2a".parse().unwrap());
+        assert_eq!(audit_id(&metadata).unwrap().unwrap().as_str(), "5c1e-0f2a");
+        metadata.insert("waybill-audit-id", "".parse().unwrap());
+        assert!(audit_id(&metadata).is_err());
     }
 
     #[test]

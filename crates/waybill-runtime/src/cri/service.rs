@@ -9,7 +9,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tonic::{Request, Response, Status};
 use waybill_proto::cri::{runtime_service_server::RuntimeService, *};
 
-use super::{Cri, error::CriError, status};
+use super::{Cri, error::CriError, exec::audit_id, status};
 
 /// How many entries one message of a streamed list holds.
 const LIST_CHUNK: usize = 100;
@@ -185,8 +185,9 @@ impl RuntimeService for Runtime {
     }
 
     async fn attach(&self, request: Request<AttachRequest>) -> Answer<AttachResponse> {
+        let audit_id = audit_id(request.metadata())?;
         let request = request.into_inner();
-        Ok(Response::new(AttachResponse { url: self.0.attach_url(&request)? }))
+        Ok(Response::new(AttachResponse { url: self.0.attach_url(&request, audit_id)? }))
     }
 
     async fn port_forward(
@@ -262,7 +263,7 @@ impl RuntimeService for Runtime {
 
     async fn status(&self, request: Request<StatusRequest>) -> Answer<StatusResponse> {
         let request = request.into_inner();
-        Ok(Response::new(self.0.status(request.verbose)))
+        Ok(Response::new(self.0.status(request.verbose).await))
     }
 
     async fn checkpoint_container(

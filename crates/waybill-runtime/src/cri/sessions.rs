@@ -1,14 +1,14 @@
-//! Our own service for exec sessions: who runs what, without the values of their variables.
+//! Our own service for sessions: who runs what, without the values of their variables, and who was attached.
 
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 use waybill_proto::runtime::{
-    ListSessionsRequest, ListSessionsResponse, Session, sessions_server::Sessions,
+    ListSessionsRequest, ListSessionsResponse, Session, SessionKind, sessions_server::Sessions,
 };
 
 use super::{Cri, convert};
-use crate::engine::{SessionFilter, SessionRecord};
+use crate::engine::{AttachRecord, SessionFilter, SessionRecord};
 
 pub(crate) struct SessionService(pub(crate) Arc<Cri>);
 
@@ -24,7 +24,11 @@ impl Sessions for SessionService {
             id => Some(self.0.store.container(id)?.record().id),
         };
         let filter = SessionFilter { container, running: request.running };
-        let sessions = self.0.engine.sessions(&filter).iter().map(session).collect();
+        let exec = self.0.engine.sessions(&filter);
+        let attach = self.0.engine.attach_sessions(&filter);
+        let mut sessions: Vec<_> =
+            exec.iter().map(session).chain(attach.iter().map(attach_session)).collect();
+        sessions.sort_by_key(|session| session.started_at);
         Ok(Response::new(ListSessionsResponse { sessions }))
     }
 }
@@ -39,5 +43,20 @@ fn session(record: &SessionRecord) -> Session {
         exit_code: record.exit.as_ref().map_or(0, |exit| exit.code),
         env_names: record.injected.iter().map(ToString::to_string).collect(),
         audit_id: record.audit_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        kind: SessionKind::Exec.into(),
+        stdin: false,
+    }
+}
+
+fn attach_session(record: &AttachRecord) -> Session {
+    Session {
+        id: record.id.clone(),
+        container_id: record.container.clone(),
+        started_at: convert::nanoseconds(record.started_at),
+        finished_at: record.ended_at.map_or(0, convert::nanoseconds),
+        audit_id: record.audit_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        kind: SessionKind::Attach.into(),
+        stdin: record.stdin,
+        ..Session::default()
     }
 }

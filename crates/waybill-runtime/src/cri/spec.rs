@@ -31,7 +31,7 @@ use waybill_proto::{
 
 pub(crate) use self::{
     mounts::Shared,
-    profiles::check_sandbox,
+    profiles::{check_sandbox, seccomp_profile},
     resources::{merge, resources},
     rootfs::Rootfs,
     user::{User, resolve},

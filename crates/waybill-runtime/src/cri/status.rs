@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::json;
+use waybill_core::chain::Chain;
 use waybill_proto::cri::{
     CgroupDriver, LinuxRuntimeConfiguration, RuntimeCondition, RuntimeConfigResponse,
     RuntimeFeatures, RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus, StatusResponse,
@@ -48,7 +49,8 @@ pub(crate) fn runtime_config() -> RuntimeConfigResponse {
 }
 
 impl Cri {
-    pub(super) fn status(&self, verbose: bool) -> StatusResponse {
+    pub(super) async fn status(&self, verbose: bool) -> StatusResponse {
+        let ready = self.engine.check().await.map_err(|error| Chain(&error).to_string());
         let info = verbose.then(|| ("info".to_owned(), self.status_info()));
         let handler = |name: &&str| RuntimeHandler {
             name: (*name).to_owned(),
@@ -58,7 +60,7 @@ impl Cri {
             }),
         };
         StatusResponse {
-            status: Some(RuntimeStatus { conditions: conditions() }),
+            status: Some(RuntimeStatus { conditions: conditions(ready.err().as_deref()) }),
             info: info.into_iter().collect(),
             runtime_handlers: HANDLERS.iter().map(handler).collect(),
             features: Some(RuntimeFeatures {
@@ -90,21 +92,28 @@ impl Cri {
     }
 }
 
-fn conditions() -> Vec<RuntimeCondition> {
-    let ready = |kind: &str, reason: &str, message: &str| RuntimeCondition {
+/// `spawner` says why no process can be started, if none can.
+fn conditions(spawner: Option<&str>) -> Vec<RuntimeCondition> {
+    let condition = |kind: &str, status, reason: &str, message: &str| RuntimeCondition {
         r#type: kind.to_owned(),
-        status: true,
+        status,
         reason: reason.to_owned(),
         message: message.to_owned(),
     };
-    vec![
-        ready("RuntimeReady", "", ""),
-        ready(
-            "NetworkReady",
-            "LoopbackOnly",
-            "pods get the machine's network or one with nothing but loopback; CNI is not supported",
-        ),
-    ]
+    let runtime = match spawner {
+        None => condition("RuntimeReady", true, "", ""),
+        Some(fault) => {
+            let message = format!("no container can be started without a spawner: {fault}");
+            condition("RuntimeReady", false, "SpawnerLost", &message)
+        }
+    };
+    let network = condition(
+        "NetworkReady",
+        true,
+        "LoopbackOnly",
+        "pods get the machine's network or one with nothing but loopback; CNI is not supported",
+    );
+    vec![runtime, network]
 }
 
 #[cfg(test)]
@@ -114,8 +123,16 @@ mod tests {
     #[test]
     fn kubelets_find_the_conditions_they_need() {
         for needed in ["RuntimeReady", "NetworkReady"] {
-            assert!(conditions().iter().any(|it| it.r#type == needed && it.status), "{needed}");
+            assert!(conditions(None).iter().any(|it| it.r#type == needed && it.status), "{needed}");
         }
+    }
+
+    #[test]
+    fn a_runtime_without_a_spawner_is_not_ready_and_says_why() {
+        let conditions = conditions(Some("too many open files"));
+        let runtime = conditions.iter().find(|it| it.r#type == "RuntimeReady").unwrap();
+        assert!(!runtime.status && runtime.reason == "SpawnerLost", "{runtime:?}");
+        assert!(runtime.message.contains("too many open files"), "{runtime:?}");
     }
 
     #[test]

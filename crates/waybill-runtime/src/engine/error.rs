@@ -66,8 +66,8 @@ pub enum EngineError {
         /// The container.
         id: String,
     },
-    /// The spawner died; no container can be created until the runtime is started again.
-    #[error("the spawner process is gone; restart the runtime")]
+    /// The spawner died while it worked on this; another takes its place.
+    #[error("the spawner process died; try again")]
     SpawnerLost,
     /// Nobody answers at a port of a sandbox.
     #[error("cannot connect to port {port} in sandbox {sandbox:?}")]

@@ -15,6 +15,8 @@ pub(super) enum SpawnerRequest {
     Monitor { directory: PathBuf },
     /// Make and pin namespaces.
     Sandbox(SandboxPlan),
+    /// Only answer.
+    Ping,
 }
 
 /// What a sandbox's namespaces shall be.

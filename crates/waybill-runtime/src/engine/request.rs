@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use oci_spec::runtime::{LinuxNamespaceType, LinuxResources, Mount, Spec};
+use oci_spec::runtime::{LinuxNamespaceType, LinuxResources, Mount, Process, Spec, User};
 
 use super::{
     EngineError, ExecRequest, Stdio,
@@ -74,6 +74,7 @@ pub(super) fn prepare(
     process.set_terminal(Some(stdio.tty));
     // libcontainer fails where the kernel refuses a lower score; the creator sets it instead.
     process.set_oom_score_adj(None);
+    leave_last_steps_to_us(process);
     Ok(Prepared {
         spec,
         settings,
@@ -90,10 +91,18 @@ pub(super) fn prepare(
 /// Stands for the arguments in `config.json`, where libcontainer wants some.
 const ARGUMENTS: &str = "in-memory";
 
+/// What `monitor::privileges` does, for first processes as for sessions.
+fn leave_last_steps_to_us(process: &mut Process) {
+    process.set_user(User::default());
+    process.set_capabilities(None);
+    process.set_apparmor_profile(None);
+    process.set_cwd(PathBuf::from("/"));
+}
+
 fn check_linux(spec: &Spec, hierarchies: &Hierarchies) -> Result<Cgroup, EngineError> {
     let linux = spec.linux().as_ref().ok_or_else(|| invalid("the spec is not for Linux"))?;
     if linux.seccomp().is_some() {
-        return Err(invalid("seccomp profiles are not supported; run the container unconfined"));
+        return Err(invalid("seccomp profiles of a spec are not supported; the request names one"));
     }
     if has_namespace(spec, LinuxNamespaceType::User) {
         return Err(invalid("user namespaces are not supported"));

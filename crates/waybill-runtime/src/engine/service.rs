@@ -9,6 +9,7 @@ mod sandbox;
 
 use std::{
     collections::HashMap,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
@@ -23,8 +24,10 @@ use tokio_util::sync::CancellationToken;
 use self::container::Entry;
 pub use self::exec::{Session, SessionProcess};
 use super::{
-    Attachment, ContainerRequest, EngineError, ExecRequest, Exit, Kind, Namespaces, ProcessIo,
-    SandboxRequest, SessionFilter, SessionRecord, Spawner, State, Stats,
+    AttachRecord, AttachRequest, Attachment, ContainerRequest, EngineError, ExecRequest, Exit,
+    Kind, Namespaces, ProcessIo, SandboxRequest, SessionFilter, SessionRecord, Spawner, State,
+    Stats,
+    attach_sessions::AttachSessions,
     cgroup::{DeviceGuard, Hierarchies},
     clock,
     message::{Reply, Request},
@@ -46,6 +49,7 @@ pub struct Engine {
     device_guard: DeviceGuard,
     entries: Mutex<HashMap<String, Arc<Entry>>>,
     sessions: Sessions,
+    attach_sessions: Arc<AttachSessions>,
     exits: broadcast::Sender<(String, Exit)>,
     /// Cancelled when the engine is dropped: connections to monitors end with it.
     gone: CancellationToken,
@@ -65,6 +69,7 @@ impl Engine {
         let engine = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             sessions: Sessions::new(run_dir.join("sessions")),
+            attach_sessions: AttachSessions::new(run_dir.join(recover::ATTACH_SESSIONS)),
             run_dir,
             spawner: Arc::new(spawner),
             device_guard: DeviceGuard::of(&hierarchies),
@@ -80,6 +85,13 @@ impl Engine {
     /// Whether this machine keeps containers from devices that they were not given.
     pub fn guards_devices(&self) -> bool {
         self.device_guard != DeviceGuard::Nothing
+    }
+
+    /// Whether sandboxes and containers can be made: makes sure that there is a process to fork them, and says why if
+    /// there cannot be one.
+    pub async fn check(&self) -> Result<()> {
+        let spawner = Arc::clone(&self.spawner);
+        blocking(move || spawner.check().map_err(lifecycle::spawner_error)).await
     }
 
     /// Makes the namespaces of a sandbox and pins them. An id that exists is an error.
@@ -181,16 +193,33 @@ impl Engine {
         self.start_session(id, request).await
     }
 
-    /// Connects to a container's streams, from now on.
-    pub async fn attach(&self, id: &str, stdin: bool) -> Result<Attachment> {
+    /// Connects to a container's streams, from now on. That is recorded first, and does not happen if it
+    /// cannot be.
+    pub async fn attach(&self, id: &str, request: &AttachRequest) -> Result<Attachment> {
         let entry = self.entry(id)?;
+        let session = self.attach_sessions.begin(id, request);
+        let session = session.map_err(io_error("record an attach session in", &self.run_dir))?;
+        match self.join_streams(&entry, request.stdin).await {
+            Ok((io, terminal)) => Ok(Attachment { io, terminal, session }),
+            Err(error) => {
+                self.attach_sessions.cancel(&session);
+                Err(error)
+            }
+        }
+    }
+
+    async fn join_streams(
+        &self,
+        entry: &Entry,
+        stdin: bool,
+    ) -> Result<(ProcessIo, Option<OwnedFd>)> {
         let (reply, fds) = entry.ask(Request::Attach { stdin }, &[]).await?;
         let Reply::Attached { terminal } = reply else { return Err(entry.unexpected(reply)) };
         let mut fds = fds.into_iter();
         let stdin = if stdin { fds.next() } else { None };
         let stdout = fds.next();
         let (stderr, terminal) = if terminal { (None, fds.next()) } else { (fds.next(), None) };
-        Ok(Attachment { io: ProcessIo::Pipes { stdin, stdout, stderr }, terminal })
+        Ok((ProcessIo::Pipes { stdin, stdout, stderr }, terminal))
     }
 
     /// What the container used up to now.
@@ -218,6 +247,11 @@ impl Engine {
     /// Records of exec sessions, oldest first. Ended ones are kept for a while.
     pub fn sessions(&self, filter: &SessionFilter) -> Vec<SessionRecord> {
         self.sessions.list(filter)
+    }
+
+    /// Records of attach sessions, oldest first. Ended ones are kept for a while.
+    pub fn attach_sessions(&self, filter: &SessionFilter) -> Vec<AttachRecord> {
+        self.attach_sessions.list(filter)
     }
 
     fn entry(&self, id: &str) -> Result<Arc<Entry>> {

@@ -16,12 +16,13 @@ use std::{
     },
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, TryLockError},
+    time::Duration,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::WaitOptions,
+    process::{Pid, Signal, WaitOptions},
 };
 
 use super::{
@@ -34,11 +35,24 @@ use super::{
 /// What a spawner is called among processes; it is also how the program knows that it is one.
 const NAME: &str = "waybill-spawner";
 
+/// How long a spawner that was started may take to answer for the first time.
+const FIRST_ANSWER: Duration = Duration::from_secs(30);
+
 /// A handle to the spawner process, which ends when the handle is dropped. Monitors and their containers do not.
+///
+/// A spawner that died is replaced when it is needed next, or when somebody asks whether it is there.
 #[derive(Debug)]
 pub struct Spawner {
-    socket: Mutex<UnixStream>,
-    process: Mutex<Child>,
+    /// On a read-only mount. Kept, so that a spawner that is started later is the same program, whatever was installed since.
+    program: OwnedFd,
+    current: Mutex<Process>,
+}
+
+/// One process that serves as a spawner.
+#[derive(Debug)]
+struct Process {
+    socket: UnixStream,
+    child: Child,
 }
 
 impl Spawner {
@@ -49,16 +63,9 @@ impl Spawner {
 
     /// Starts another program as a spawner, whose `main` begins with [`Spawner::serve_if_asked`].
     pub fn start_program(program: &Path) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
         let program = sys::open_program_read_only(program)?;
-        let process = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
-            .arg0(NAME)
-            .env_clear()
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
-            .spawn()?;
-        Ok(Self { socket: Mutex::new(ours), process: Mutex::new(process) })
+        let current = Mutex::new(Process::start(&program)?);
+        Ok(Self { program, current })
     }
 
     /// If this process was started as a spawner, serves as one until the runtime is gone, and ends. Otherwise
@@ -74,7 +81,7 @@ impl Spawner {
     pub(super) fn monitor(&self, directory: &Path) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         let request = SpawnerRequest::Monitor { directory: directory.to_owned() };
-        match self.ask(&request, vec![theirs.into()])? {
+        match self.ask(&request, Some(theirs))? {
             SpawnerReply::Failed { reason } => Err(io::Error::other(reason)),
             SpawnerReply::Done | SpawnerReply::Sandbox { .. } => Ok(ours),
         }
@@ -82,17 +89,93 @@ impl Spawner {
 
     /// Makes a sandbox; the process that holds its PID namespace, if it has one.
     pub(super) fn sandbox(&self, plan: SandboxPlan) -> io::Result<Option<i32>> {
-        match self.ask(&SpawnerRequest::Sandbox(plan), Vec::new())? {
+        match self.ask(&SpawnerRequest::Sandbox(plan), None)? {
             SpawnerReply::Failed { reason } => Err(io::Error::other(reason)),
             SpawnerReply::Done => Ok(None),
             SpawnerReply::Sandbox { holder } => Ok(holder),
         }
     }
 
-    fn ask(&self, request: &SpawnerRequest, fds: Vec<OwnedFd>) -> io::Result<SpawnerReply> {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        Outgoing::new(request, &[], fds)?.send(socket.as_fd())?;
-        match Reader::default().read(socket.as_fd())? {
+    /// Makes sure that there is a spawner; why there is none if one that died cannot be replaced.
+    pub(super) fn check(&self) -> io::Result<()> {
+        match self.current.try_lock() {
+            Ok(mut current) => current.revive(&self.program),
+            Err(TryLockError::Poisoned(current)) => current.into_inner().revive(&self.program),
+            // It is at work for somebody, who will notice.
+            Err(TryLockError::WouldBlock) => Ok(()),
+        }
+    }
+
+    /// A request that a dying spawner may have begun to carry out is not repeated: its caller has to clear up first.
+    fn ask(&self, request: &SpawnerRequest, fd: Option<UnixStream>) -> io::Result<SpawnerReply> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.revive(&self.program)?;
+        let fds = || -> io::Result<Vec<OwnedFd>> {
+            fd.iter().map(|fd| Ok(fd.try_clone()?.into())).collect()
+        };
+        let mut sent = current.send(request, fds()?);
+        if sent.is_err() {
+            // It died unnoticed, and nobody read the request.
+            current.replace(&self.program)?;
+            sent = current.send(request, fds()?);
+        }
+        drop(fd);
+        let answer = sent.and_then(|()| current.receive());
+        if answer.is_err() {
+            let _ = current.replace(&self.program);
+        }
+        answer
+    }
+}
+
+impl Process {
+    /// Starts one and waits for its first answer.
+    fn start(program: &OwnedFd) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+            .arg0(NAME)
+            .env_clear()
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let mut process = Self { socket: ours, child };
+        process.socket.set_read_timeout(Some(FIRST_ANSWER))?;
+        let answer = process.send(&SpawnerRequest::Ping, Vec::new());
+        let answer = answer.and_then(|()| process.receive());
+        process.socket.set_read_timeout(None)?;
+        answer.inspect_err(|_| process.end()).map(|_| process)
+    }
+
+    /// Replaces it if it has ended.
+    fn revive(&mut self, program: &OwnedFd) -> io::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(_) => self.replace(program),
+        }
+    }
+
+    fn replace(&mut self, program: &OwnedFd) -> io::Result<()> {
+        self.end();
+        let status = self.child.try_wait().ok().flatten();
+        tracing::error!(?status, "the spawner process died and is started again");
+        *self = Self::start(program)?;
+        Ok(())
+    }
+
+    /// Ends it, and waits until it has: what it was doing for somebody stops with it.
+    fn end(&mut self) {
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn send(&self, request: &SpawnerRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
+        Outgoing::new(request, &[], fds)?.send(self.socket.as_fd()).map(drop)
+    }
+
+    fn receive(&self) -> io::Result<SpawnerReply> {
+        match Reader::default().read(self.socket.as_fd())? {
             Read::Frame(frame) => frame.parse(),
             Read::Later | Read::End => Err(io::ErrorKind::BrokenPipe.into()),
         }
@@ -101,9 +184,9 @@ impl Spawner {
 
 impl Drop for Spawner {
     fn drop(&mut self) {
-        let socket = self.socket.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = socket.shutdown(std::net::Shutdown::Both);
-        let _ = self.process.get_mut().unwrap_or_else(PoisonError::into_inner).wait();
+        let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = current.socket.shutdown(std::net::Shutdown::Both);
+        let _ = current.child.wait();
     }
 }
 
@@ -129,6 +212,7 @@ fn serve(socket: &OwnedFd) {
                 None => Err(io::ErrorKind::InvalidInput.into()),
             },
             Ok(SpawnerRequest::Sandbox(plan)) => fork_sandbox(&plan),
+            Ok(SpawnerRequest::Ping) => Ok(SpawnerReply::Done),
             Err(error) => Err(error),
         };
         let reply =
@@ -145,6 +229,7 @@ fn serve(socket: &OwnedFd) {
 /// A monitor is nobody's child but the machine's, so that it outlives us. Its socket is there when this returns: a
 /// runtime that is started again must find it, however late the monitor gets to work.
 fn fork_monitor(connection: OwnedFd, directory: &Path) -> io::Result<SpawnerReply> {
+    let spawner = rustix::process::getpid();
     match sys::fork()? {
         Fork::Parent(pid) => {
             drop(connection);
@@ -155,6 +240,7 @@ fn fork_monitor(connection: OwnedFd, directory: &Path) -> io::Result<SpawnerRepl
             }
         }
         Fork::Child => {
+            end_with(spawner);
             let _ = rustix::process::setsid();
             let forked = monitor::listen(directory).and_then(|socket| Ok((sys::fork()?, socket)));
             if let Ok((Fork::Child, socket)) = forked {
@@ -164,6 +250,14 @@ fn fork_monitor(connection: OwnedFd, directory: &Path) -> io::Result<SpawnerRepl
             }
             sys::exit_now(i32::from(forked.is_err()))
         }
+    }
+}
+
+/// Has a child of the spawner die with it. What it was making is cleared up by the runtime, so it must not go on.
+fn end_with(spawner: Pid) {
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    if rustix::process::getppid() != Some(spawner) {
+        sys::exit_now(1);
     }
 }
 
@@ -181,6 +275,7 @@ fn detach(connection: &OwnedFd, socket: &UnixListener) -> io::Result<()> {
 
 fn fork_sandbox(plan: &SandboxPlan) -> io::Result<SpawnerReply> {
     let (ours, theirs) = UnixStream::pair()?;
+    let spawner = rustix::process::getpid();
     match sys::fork()? {
         Fork::Parent(pid) => {
             drop(theirs);
@@ -192,6 +287,7 @@ fn fork_sandbox(plan: &SandboxPlan) -> io::Result<SpawnerReply> {
             reply
         }
         Fork::Child => {
+            end_with(spawner);
             let reply = match sandbox::make(plan) {
                 Ok(holder) => SpawnerReply::Sandbox { holder },
                 Err(reason) => SpawnerReply::Failed { reason },
@@ -200,5 +296,19 @@ fn fork_sandbox(plan: &SandboxPlan) -> io::Result<SpawnerReply> {
                 .and_then(|mut message| message.send(theirs.as_fd()));
             sys::exit_now(i32::from(sent.is_err()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_answer_is_no_spawner() {
+        let error = Spawner::start_program(Path::new("/bin/true")).unwrap_err();
+        // Without root, no mount can be made for it.
+        let expected = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+        let skipped = error.kind() == io::ErrorKind::PermissionDenied;
+        assert!(skipped || expected.contains(&error.kind()), "{error:?}");
     }
 }

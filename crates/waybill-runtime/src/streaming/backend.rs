@@ -4,7 +4,7 @@ use std::{os::fd::OwnedFd, pin::Pin, sync::Arc};
 
 use tokio::net::TcpStream;
 
-use crate::engine::{Engine, EngineError, ExecRequest, ProcessIo};
+use crate::engine::{AttachRequest, Engine, EngineError, ExecRequest, ProcessIo};
 
 /// Starts and finds what clients are connected to. The engine, outside tests.
 pub trait Backend: Send + Sync + 'static {
@@ -19,7 +19,7 @@ pub trait Backend: Send + Sync + 'static {
     fn attach(
         &self,
         container: &str,
-        stdin: bool,
+        request: AttachRequest,
     ) -> impl Future<Output = Result<Running, EngineError>> + Send;
 
     /// Connects to a port of a sandbox.
@@ -39,7 +39,7 @@ pub struct Running {
     pub io: ProcessIo,
     /// The terminal to resize, if `io` is not that terminal itself.
     pub terminal: Option<OwnedFd>,
-    /// What is told as its outcome, when it has ended.
+    /// What is told as its outcome, when it has ended. Dropped with the streams.
     pub exit: ExitFuture,
 }
 
@@ -51,11 +51,20 @@ impl Backend for Arc<Engine> {
         Ok(Running { io: session.io, terminal: None, exit })
     }
 
-    async fn attach(&self, container: &str, stdin: bool) -> Result<Running, EngineError> {
-        let attachment = Engine::attach(self, container, stdin).await?;
+    async fn attach(
+        &self,
+        container: &str,
+        request: AttachRequest,
+    ) -> Result<Running, EngineError> {
+        let attachment = Engine::attach(self, container, &request).await?;
         let (engine, id) = (Self::clone(self), container.to_owned());
-        // To attach succeeds, however the container ends: its code is in its own status.
-        let exit = Box::pin(async move { engine.wait(&id).await.map(|_| 0) });
+        let session = attachment.session;
+        let exit = Box::pin(async move {
+            let ended = engine.wait(&id).await;
+            drop(session);
+            // To attach succeeds, however the container ends: its code is in its own status.
+            ended.map(|_| 0)
+        });
         Ok(Running { io: attachment.io, terminal: attachment.terminal, exit })
     }
 

@@ -9,7 +9,9 @@ use std::{
 use oci_spec::runtime::{
     LinuxCpuBuilder, LinuxMemoryBuilder, LinuxPidsBuilder, LinuxResources, LinuxResourcesBuilder,
 };
-use waybill_runtime::engine::{Attachment, EngineError, ExitCause, ProcessIo, State};
+use waybill_runtime::engine::{
+    AttachRequest, Attachment, EngineError, ExitCause, ProcessIo, State,
+};
 
 use crate::lab::{Lab, eventually, hierarchies};
 
@@ -144,8 +146,8 @@ async fn those_who_attach_read_everything_and_write_standard_input() {
     request.stdio.stdin = true;
     request.stdio.stdin_once = true;
     engine.create("box", request).await.unwrap();
-    let reader = engine.attach("box", false).await.unwrap();
-    let writer = engine.attach("box", true).await.unwrap();
+    let reader = engine.attach("box", &reads()).await.unwrap();
+    let writer = engine.attach("box", &writes()).await.unwrap();
     engine.start("box").await.unwrap();
     let (stdin, stdout, stderr) = pipes(writer);
     fs::File::from(stdin.unwrap()).write_all(b"typed").unwrap();
@@ -154,10 +156,10 @@ async fn those_who_attach_read_everything_and_write_standard_input() {
     let (stdin, stdout, stderr) = pipes(reader);
     assert!(stdin.is_none());
     assert_eq!((text(stdout), text(stderr)), ("typed".to_owned(), "end\n".to_owned()));
-    assert!(engine.attach("box", false).await.is_err());
+    assert!(engine.attach("box", &reads()).await.is_err());
     engine.delete("box").await.unwrap();
     lab.run("deaf").await;
-    let error = engine.attach("deaf", true).await.unwrap_err();
+    let error = engine.attach("deaf", &writes()).await.unwrap_err();
     assert!(error.to_string().contains("no standard input"), "{error}");
     lab.kill_and_delete("deaf").await;
     lab.close().await;
@@ -171,7 +173,7 @@ async fn a_terminal_of_a_container_is_logged_and_attached() {
     request.stdio.stdin = true;
     request.stdio.tty = true;
     engine.create("box", request).await.unwrap();
-    let attached = engine.attach("box", true).await.unwrap();
+    let attached = engine.attach("box", &writes()).await.unwrap();
     engine.start("box").await.unwrap();
     let size = rustix::termios::Winsize { ws_row: 20, ws_col: 90, ws_xpixel: 0, ws_ypixel: 0 };
     rustix::termios::tcsetwinsize(attached.terminal.as_ref().unwrap().as_fd(), size).unwrap();
@@ -319,4 +321,12 @@ fn text(pipe: Pipe) -> String {
     let mut text = String::new();
     fs::File::from(pipe.unwrap()).read_to_string(&mut text).unwrap();
     text
+}
+
+fn reads() -> AttachRequest {
+    AttachRequest::default()
+}
+
+fn writes() -> AttachRequest {
+    AttachRequest { stdin: true, audit_id: None }
 }

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod cri_attach;
 mod cri_container;
 mod cri_contract;
 mod cri_exec;
@@ -14,7 +15,13 @@ mod cri_sandbox;
 mod cri_sensitive;
 mod cri_unified;
 mod engine_container;
+mod engine_escape;
 mod engine_exec;
 mod engine_recovery;
 mod engine_sandbox;
+mod engine_seccomp;
+mod engine_spawner;
 mod lab;
+// Shared with tests of whole stacks, whose kit stands above this crate.
+#[path = "../../../waybill-testkit/src/hostile.rs"]
+mod hostile;

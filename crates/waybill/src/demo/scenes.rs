@@ -16,7 +16,7 @@ use super::{Report, sessions::output};
 use crate::{columns::align, env, logs::log_path, target::pods, up::Stack};
 
 /// Longer than any scene takes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) const NAMESPACE: &str = "default";
 pub(super) const POD: &str = "demo";

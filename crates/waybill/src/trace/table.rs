@@ -1,9 +1,19 @@
 //! Sessions as lines for people. What containers and users chose is shown without control characters.
 
-use waybill_trace::{Caller, End, LiveProcess, Trace};
+use jiff::Timestamp;
+use waybill_trace::{Caller, End, LiveProcess, OwnProcess, PossibleStarter, Trace, TraceKind};
 
-const HEADER: [&str; 8] =
-    ["STARTED", "USER", "POD", "CONTAINER", "STATE", "COMMAND", "VARIABLES", "PROCESSES NOW"];
+const HEADER: [&str; 9] = [
+    "STARTED",
+    "KIND",
+    "USER",
+    "POD",
+    "CONTAINER",
+    "STATE",
+    "COMMAND",
+    "VARIABLES",
+    "PROCESSES NOW",
+];
 
 /// So much of a command is enough to know it by.
 const COMMAND: usize = 48;
@@ -18,7 +28,31 @@ pub(super) fn all(traces: &[Trace]) -> String {
             *width = cell.chars().count().max(*width);
         }
     }
-    rows.iter().map(|row| joined(row, &widths) + "\n").collect()
+    let table: String = rows.iter().map(|row| joined(row, &widths) + "\n").collect();
+    let notes = traces.iter().filter_map(|trace| trace.process.as_ref().map(note));
+    table + &notes.collect::<String>()
+}
+
+/// About a container's own process: who may be behind it.
+fn note(own: &OwnProcess) -> String {
+    let OwnProcess { pid, command, started, may_have_been_started_by } = own;
+    let name = process(&LiveProcess { pid: *pid, command: command.clone() });
+    let head = format!("\nProcess {name} is the container's own, started {}.", second(*started));
+    if may_have_been_started_by.is_empty() {
+        return format!("{head} Nobody is known to have been attached with stdin before that.\n");
+    }
+    let lines: String = may_have_been_started_by.iter().map(starter).collect();
+    format!("{head} It may have been started by what was typed by:\n{lines}")
+}
+
+fn starter(one: &PossibleStarter) -> String {
+    let user = one.caller.as_ref().map_or_else(|| UNKNOWN.to_owned(), user);
+    let until = match one.end {
+        End::Exited { at, .. } | End::Over { at } => second(at),
+        End::Running | End::Unknown => "now".to_owned(),
+    };
+    let note = if one.open_when_it_started { "" } else { ", which is before the process started" };
+    format!("  {}, attached from {} to {until}{note}\n", plain(&user), second(one.started))
 }
 
 /// Lines that come one by one, so their widths are guessed.
@@ -45,28 +79,59 @@ fn joined(cells: &[String; HEADER.len()], widths: &[usize; HEADER.len()]) -> Str
     line.trim_end().to_owned()
 }
 
+/// A user whom nothing names.
+const UNKNOWN: &str = "(unknown)";
+
+fn user(caller: &Caller) -> String {
+    match caller {
+        Caller { user, impersonator: Some(by), .. } => format!("{user} (by {by})"),
+        Caller { user, .. } => user.clone(),
+    }
+}
+
 fn cells(trace: &Trace) -> [String; HEADER.len()] {
-    let user = match &trace.caller {
-        Some(Caller { user, impersonator: Some(by), .. }) => format!("{user} (by {by})"),
-        Some(Caller { user, .. }) => user.clone(),
-        None if trace.audit_id.is_some() => "(not in the audit log)".to_owned(),
-        None => "(the node)".to_owned(),
+    let user = match (&trace.caller, trace.kind) {
+        (Some(caller), _) => user(caller),
+        (None, _) if trace.audit_id.is_some() => "(not in the audit log)".to_owned(),
+        (None, TraceKind::Exec) => "(the node)".to_owned(),
+        (None, TraceKind::Container) => "(the container)".to_owned(),
+        (None, TraceKind::Attach | TraceKind::Debug) => UNKNOWN.to_owned(),
+    };
+    let command = match trace.stdin {
+        Some(true) => "(reads and types)".to_owned(),
+        Some(false) => "(reads)".to_owned(),
+        None => cut(&plain(&trace.command.join(" "))),
     };
     let state = match trace.end {
         End::Running => "running".to_owned(),
         End::Exited { code, .. } => format!("exit {code}"),
         End::Over { .. } => "over".to_owned(),
+        End::Unknown => "not there".to_owned(),
     };
     [
-        trace.started.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        second(trace.started),
+        kind(trace.kind).to_owned(),
         plain(&user),
         plain(&format!("{}/{}", trace.namespace, trace.pod)),
         plain(&trace.container),
         state,
-        cut(&plain(&trace.command.join(" "))),
+        command,
         plain(&trace.variables.join(",")),
         trace.processes.iter().map(process).collect::<Vec<_>>().join(", "),
     ]
+}
+
+fn second(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+fn kind(kind: TraceKind) -> &'static str {
+    match kind {
+        TraceKind::Exec => "exec",
+        TraceKind::Attach => "attach",
+        TraceKind::Debug => "debug",
+        TraceKind::Container => "container",
+    }
 }
 
 fn process(process: &LiveProcess) -> String {
@@ -88,12 +153,11 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
 
     fn trace() -> Trace {
         Trace {
+            kind: TraceKind::Exec,
             audit_id: Some("a".to_owned()),
             session: Some("1".to_owned()),
             caller: Some(Caller {
@@ -106,12 +170,49 @@ mod tests {
             namespace: "shop".to_owned(),
             pod: "web".to_owned(),
             container: "app".to_owned(),
+            container_id: None,
+            stdin: None,
             command: vec!["sh".to_owned(), "-c".to_owned(), "x\u{1b}[2J".to_owned()],
             variables: vec!["KUBERNETES_EXEC_AUDIT_ID".to_owned()],
             started: Timestamp::from_second(1_767_323_045).unwrap(),
             end: End::Running,
             processes: vec![LiveProcess { pid: 7, command: vec!["/bin/sh".to_owned()] }],
+            process: None,
         }
+    }
+
+    /// Nobody is said to have started what they may have started.
+    #[test]
+    fn who_may_be_behind_a_process_is_told_as_a_possibility() {
+        let starter = |open| PossibleStarter {
+            audit_id: None,
+            caller: trace().caller,
+            started: trace().started,
+            end: End::Running,
+            open_when_it_started: open,
+        };
+        let told = |starters: Vec<PossibleStarter>| {
+            let process = OwnProcess {
+                pid: 7,
+                command: vec!["/bin/sleep".to_owned()],
+                started: trace().started,
+                may_have_been_started_by: starters,
+            };
+            let kind = TraceKind::Container;
+            all(&[Trace { kind, caller: None, audit_id: None, process: Some(process), ..trace() }])
+        };
+        let text = told(vec![starter(true), starter(false)]);
+        assert!(text.contains("(the container)"), "{text}");
+        assert!(
+            text.ends_with(
+                "Process 7 sleep is the container's own, started 2026-01-02 03:04:05. It may have \
+                 been started by what was typed by:\n  anna, attached from 2026-01-02 03:04:05 to \
+                 now\n  anna, attached from 2026-01-02 03:04:05 to now, which is before the process \
+                 started\n"
+            ),
+            "{text}"
+        );
+        assert!(told(Vec::new()).contains("Nobody is known to have been attached"));
     }
 
     #[test]
@@ -123,6 +224,7 @@ mod tests {
             words,
             [
                 "2026-01-02 03:04:05",
+                "exec",
                 "anna",
                 "shop/web",
                 "app",

@@ -22,8 +22,9 @@ use tokio::{
 
 use super::Progress;
 
-/// How long a role may take to say that it serves.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a role may take to say that it serves. A machine may be slow, such as an emulated one; a role that ends
+/// is noticed at once.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The first wait before a role is started again; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(200);

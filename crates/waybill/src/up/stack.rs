@@ -37,7 +37,7 @@ const DRAIN: Duration = Duration::from_secs(50);
 const STOP: Duration = Duration::from_secs(15);
 
 /// How long a node may take to be ready once it serves.
-const NODE_PATIENCE: Duration = Duration::from_secs(15);
+const NODE_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often certificates are looked at.
 const CERTIFICATES: Duration = Duration::from_secs(3600);

@@ -1,6 +1,7 @@
 //! Exec sessions: who began one is known, to whoever looks and whatever the caller tried (KEP-6035).
 
 mod around;
+mod attach;
 mod cost;
 mod foreign;
 mod hostile;

@@ -1,6 +1,9 @@
 //! Queue, batches and overflow of the audit log, with a sink in memory.
 
-use std::sync::mpsc;
+use std::sync::{
+    atomic::{AtomicBool, Ordering},
+    mpsc,
+};
 
 use super::*;
 use crate::audit::{
@@ -13,6 +16,8 @@ use crate::audit::{
 pub(crate) struct Memory {
     text: Arc<Mutex<String>>,
     calls: Arc<Mutex<Vec<&'static str>>>,
+    /// Nothing is written while this is set.
+    pub(crate) full: Arc<AtomicBool>,
     /// Each write takes one; without it writes do not wait.
     turns: Arc<Mutex<Option<mpsc::Receiver<io::Result<()>>>>>,
 }
@@ -35,6 +40,9 @@ impl Memory {
 
 impl Sink for Memory {
     fn append(&mut self, _now: Timestamp, lines: &[u8]) -> io::Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         if let Some(turns) = &*self.turns.lock().unwrap() {
             // A test that lets go of its end lets all writes pass.
             turns.recv().unwrap_or(Ok(()))?;
@@ -46,6 +54,10 @@ impl Sink for Memory {
 
     fn sync(&mut self) -> io::Result<()> {
         self.calls.lock().unwrap().push("sync");
+        Ok(())
+    }
+
+    fn make_room(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -97,7 +109,7 @@ async fn an_event_is_in_the_sink_when_the_wait_is_over() {
     let sink = Memory::default();
     let (log, metrics) = start(sink.clone(), LogOptions::default());
     let written = log.reserve(1).await.ok().unwrap().put(&event("/a"), Urgency::Awaited);
-    log.wait(written).await;
+    log.wait(written).await.unwrap();
     assert_eq!(uris(&sink), ["/a"]);
     assert_eq!((metrics.events.get(), metrics.errors.get()), (1, 0));
 }
@@ -110,7 +122,7 @@ async fn what_nobody_waits_for_is_written_together_a_moment_later() {
     for uri in ["/a", "/b", "/c"] {
         last = Some(log.reserve(1).await.ok().unwrap().put(&event(uri), Urgency::Unawaited));
     }
-    log.wait(last.unwrap()).await;
+    log.wait(last.unwrap()).await.unwrap();
     assert_eq!(uris(&sink), ["/a", "/b", "/c"]);
 }
 
@@ -124,7 +136,7 @@ async fn what_gathers_during_a_write_goes_out_in_one_batch() {
         last = Some(log.reserve(1).await.ok().unwrap().put(&event(uri), Urgency::Awaited));
     }
     drop(turns);
-    log.wait(last.unwrap()).await;
+    log.wait(last.unwrap()).await.unwrap();
     assert_eq!(uris(&sink), ["/first", "/b", "/c", "/d"]);
     let calls = sink.calls.lock().unwrap();
     assert!(calls.len() <= 4, "{calls:?}");
@@ -159,18 +171,62 @@ async fn places_come_back_when_events_are_written_or_never_come() {
     assert_eq!(metrics.errors.get(), 0);
 }
 
+fn full() -> io::Result<()> {
+    Err(io::Error::from(io::ErrorKind::StorageFull))
+}
+
+/// The hole: on a full disk events were lost until a restart, and nobody was told.
 #[tokio::test]
-async fn a_failed_write_is_counted_and_the_next_one_succeeds() {
+async fn what_a_full_disk_does_not_take_is_told_and_written_when_it_does() {
     let (sink, turns) = Memory::gated();
     let (log, metrics) = start(sink.clone(), LogOptions::default());
-    turns.send(Err(io::Error::from(io::ErrorKind::StorageFull))).unwrap();
-    let written = log.reserve(1).await.ok().unwrap().put(&event("/lost"), Urgency::Awaited);
-    log.wait(written).await;
+    turns.send(full()).unwrap();
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/late"), Urgency::Awaited);
+    let error = log.wait(written).await.unwrap_err();
+    assert_eq!(log.trouble(), Some(error.to_string()));
+    assert_eq!(metrics.failing.get(), 1);
     drop(turns);
-    let written = log.reserve(1).await.ok().unwrap().put(&event("/kept"), Urgency::Awaited);
-    log.wait(written).await;
-    assert_eq!(uris(&sink), ["/kept"]);
-    assert_eq!((metrics.events.get(), metrics.errors.get()), (2, 1));
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/next"), Urgency::Awaited);
+    log.wait(written).await.unwrap();
+    assert_eq!(uris(&sink), ["/late", "/next"]);
+    assert_eq!((metrics.events.get(), metrics.errors.get()), (2, 0));
+    assert_eq!((log.trouble(), metrics.failing.get()), (None, 0));
+}
+
+#[tokio::test]
+async fn the_log_heals_without_another_event() {
+    let (sink, turns) = Memory::gated();
+    let (log, _) = start(sink.clone(), LogOptions::default());
+    turns.send(full()).unwrap();
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/late"), Urgency::Awaited);
+    log.wait(written).await.unwrap_err();
+    drop(turns);
+    let healed = async {
+        while log.trouble().is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), healed).await.unwrap();
+    assert_eq!(uris(&sink), ["/late"]);
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_keep_is_lost_and_the_log_itself_tells() {
+    let (sink, turns) = Memory::gated();
+    let (log, metrics) = start(sink.clone(), LogOptions::default());
+    let long = "x".repeat(5 << 20);
+    for uri in ["/kept", &long, &long, "/small"] {
+        turns.send(full()).unwrap();
+        let written = log.reserve(1).await.ok().unwrap().put(&event(uri), Urgency::Awaited);
+        log.wait(written).await.unwrap_err();
+    }
+    assert_eq!(metrics.errors.get(), 1);
+    drop(turns);
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/next"), Urgency::Awaited);
+    log.wait(written).await.unwrap();
+    let events = sink.events();
+    assert_eq!(uris(&sink), ["/kept", &long, "/small", "", "/next"]);
+    assert_eq!(events[3].annotations["audit.waybill.dev/events"], "1");
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ fn fixture(policy: &str, options: LogOptions) -> Fixture {
     let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
     let log = AuditLog::start(sink.clone(), options, metrics.clone(), still).unwrap();
     let policy = Policy::parse(&format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{policy}"));
-    let recorder = Recorder::new(policy.unwrap(), Arc::new(log), clock);
+    let recorder = Recorder::new(policy.unwrap(), Arc::new(log), OnFailure::Allow, clock);
     Fixture { sink, recorder, metrics }
 }
 
@@ -99,7 +99,7 @@ async fn a_session_is_recorded_at_every_stage() {
     let mut audit = exec(&fixture).await;
     assert!(audit.annotate("authorization.k8s.io/decision", "allow"));
     audit.response_started(101).await;
-    audit.complete(ResponseStatus::code(101)).await;
+    audit.complete(ResponseStatus::code(101)).await.unwrap();
     assert_eq!(finish(fixture), include_str!("session.jsonl"));
 }
 
@@ -157,7 +157,7 @@ async fn a_session_is_on_record_before_it_opens() {
 async fn an_acknowledged_change_is_written_before_its_answer() {
     let fixture = level("Metadata");
     let audit = begin(&fixture, &action("create", "pods", ""), Lifetime::Short).await;
-    audit.complete(ResponseStatus::code(201)).await;
+    audit.complete(ResponseStatus::code(201)).await.unwrap();
     // Nothing waits for the writer here but `complete` itself.
     let stages: Vec<_> = fixture.sink.events().iter().map(|event| event.stage).collect();
     assert_eq!(stages, [Stage::RequestReceived, Stage::ResponseComplete]);
@@ -171,7 +171,7 @@ async fn many_requests_at_once_share_a_file_that_rotates() {
     let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
     let options = LogOptions { places: 8, durability: Durability::Disk, ..LogOptions::default() };
     let log = AuditLog::start(file, options, AuditMetrics::default(), Arc::clone(&still)).unwrap();
-    let recorder = Recorder::new(Policy::built_in(), Arc::new(log), still);
+    let recorder = Recorder::new(Policy::built_in(), Arc::new(log), OnFailure::Allow, still);
     let (user, action) = (jane(), action("create", "pods", ""));
     let request = |_| async {
         let id = mint_id();
@@ -185,7 +185,7 @@ async fn many_requests_at_once_share_a_file_that_rotates() {
             user_agent: "",
             lifetime: Lifetime::Short,
         };
-        recorder.begin(facts).await.unwrap().complete(ResponseStatus::code(201)).await;
+        recorder.begin(facts).await.unwrap().complete(ResponseStatus::code(201)).await.unwrap();
         id.to_string()
     };
     let mut sent = futures_util::future::join_all((0..100).map(request)).await;
@@ -212,7 +212,7 @@ async fn levels_decide_what_is_kept() {
         let mut audit = begin(&fixture, &action("create", resource, ""), Lifetime::Short).await;
         audit.request_object(|| json!({"data": "a"}));
         audit.response_object(|| json!({"data": "b"}));
-        audit.complete(ResponseStatus::code(201)).await;
+        audit.complete(ResponseStatus::code(201)).await.unwrap();
         let events = fixture.sink.events();
         assert_eq!(
             (events[0].request_object.as_ref(), events[0].response_object.as_ref()),
@@ -231,7 +231,7 @@ async fn level_none_records_nothing_and_runs_no_closure() {
     audit.request_object(|| panic!("not asked for"));
     audit.response_started(101).await;
     assert_eq!(audit.id().as_str(), "11111111-2222-4333-8444-555555555555");
-    audit.complete(ResponseStatus::code(101)).await;
+    audit.complete(ResponseStatus::code(101)).await.unwrap();
     assert!(finish(fixture).is_empty());
 }
 
@@ -244,7 +244,7 @@ async fn managed_fields_and_stages_are_left_out_on_demand() {
     let pod = json!({"metadata": {"name": "a", "managedFields": [1]}});
     audit.request_object(|| pod.clone());
     audit.response_object(|| json!({"items": [pod]}));
-    audit.complete(ResponseStatus::code(200)).await;
+    audit.complete(ResponseStatus::code(200)).await.unwrap();
     let sink = fixture.sink.clone();
     assert_eq!(finish(fixture).lines().count(), 1);
     let event = sink.events().remove(0);
@@ -263,7 +263,7 @@ async fn what_is_learnt_late_is_recorded() {
     let mut audit = begin(&fixture, &create, Lifetime::Short).await;
     audit.identify("web-x7", "u1", "17");
     assert!(audit.annotate("a", "1") && audit.annotate("a", "1") && !audit.annotate("a", "2"));
-    audit.complete(ResponseStatus::code(201)).await;
+    audit.complete(ResponseStatus::code(201)).await.unwrap();
     let event = fixture.sink.events().remove(1);
     let reference = event.object_ref.unwrap();
     assert_eq!(
@@ -290,9 +290,81 @@ async fn a_log_without_room_refuses_requests_if_told_so() {
         user_agent: "",
         lifetime: Lifetime::Short,
     };
-    assert_eq!(fixture.recorder.begin(facts).await.err(), Some(AuditUnavailable));
+    let refusal = fixture.recorder.begin(facts).await.err().unwrap();
+    assert!(refusal.to_string().ends_with("the audit log has no room"), "{refusal}");
     assert_eq!(fixture.metrics.rejected.get(), 1);
     drop(held);
+}
+
+/// A recorder whose disk takes nothing at first, with the policy that most people use.
+fn on_a_full_disk(on_failure: OnFailure) -> Fixture {
+    let sink = Memory::default();
+    sink.full.store(true, Ordering::Relaxed);
+    let metrics = AuditMetrics::default();
+    let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+    let (options, clock) = (LogOptions::default(), Arc::clone(&still));
+    let log = AuditLog::start(sink.clone(), options, metrics.clone(), clock).unwrap();
+    let recorder = Recorder::new(Policy::built_in(), Arc::new(log), on_failure, still);
+    Fixture { sink, recorder, metrics }
+}
+
+async fn try_to_begin(
+    fixture: &Fixture,
+    action: &Action,
+) -> Result<RequestAudit, AuditUnavailable> {
+    let facts = RequestFacts {
+        id: mint_id(),
+        user: &jane(),
+        impersonated: None,
+        action,
+        uri: URI,
+        source_ips: &[],
+        user_agent: "",
+        lifetime: Lifetime::Short,
+    };
+    fixture.recorder.begin(facts).await
+}
+
+/// The hole: with a full disk sessions went on, unrecorded.
+#[tokio::test]
+async fn a_session_that_cannot_be_recorded_is_refused_and_the_refusal_is_recorded_later() {
+    let fixture = on_a_full_disk(OnFailure::Allow);
+    for part in ["exec", "attach", "portforward", "proxy"] {
+        let refusal = try_to_begin(&fixture, &action("get", "pods", part)).await.err().unwrap();
+        assert!(refusal.to_string().contains("cannot be recorded"), "{refusal}");
+    }
+    assert!(fixture.recorder.trouble().is_some());
+    assert_eq!(fixture.metrics.rejected.get(), 4);
+    // Other requests go on, and their events come later.
+    let get = try_to_begin(&fixture, &action("create", "pods", "")).await.unwrap();
+    get.complete(ResponseStatus::code(201)).await.unwrap();
+    fixture.sink.full.store(false, Ordering::Relaxed);
+    let codes: Vec<_> = outline(fixture).into_iter().filter_map(|(_, code)| code).collect();
+    assert_eq!(codes, [503, 503, 503, 503, 201]);
+}
+
+#[tokio::test]
+async fn everything_is_refused_that_cannot_be_recorded_if_told_so() {
+    let fixture = on_a_full_disk(OnFailure::Refuse);
+    // The first one finds out.
+    let create = action("create", "pods", "");
+    let first = try_to_begin(&fixture, &create).await.unwrap();
+    assert!(first.complete(ResponseStatus::code(201)).await.is_err());
+    for verb in ["get", "create", "delete"] {
+        assert!(try_to_begin(&fixture, &action(verb, "pods", "")).await.is_err(), "{verb}");
+    }
+    let path = Action { verb: "get".to_owned(), target: Target::Path("/metrics".to_owned()) };
+    assert!(try_to_begin(&fixture, &path).await.is_ok());
+}
+
+/// Its process starts before the answer does, so the record must not wait for the answer.
+#[tokio::test]
+async fn a_session_is_on_record_when_it_begins_whatever_the_policy_leaves_out() {
+    let policy = "omitStages: [RequestReceived]\nrules: [{level: Metadata}]";
+    let fixture = fixture(policy, LogOptions::default());
+    let _audit = begin(&fixture, &action("get", "pods", "exec"), Lifetime::LongRunning).await;
+    let stages: Vec<_> = fixture.sink.events().iter().map(|event| event.stage).collect();
+    assert_eq!(stages, [Stage::RequestReceived]);
 }
 
 #[test]

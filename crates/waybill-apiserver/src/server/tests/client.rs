@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use serde_json::Value;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -47,11 +47,30 @@ pub(super) fn trusting(pem: &str) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
+/// The same with a certificate of the client, and its key; both in PEM.
+pub(super) fn trusting_with(pem: &str, certificate: &str, key: &[u8]) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    Arc::new(config)
+}
+
 impl TestServer {
     pub(super) async fn connect(&self) -> TlsStream<TcpStream> {
+        self.connect_with(&self.tls).await
+    }
+
+    async fn connect_with(&self, tls: &Arc<ClientConfig>) -> TlsStream<TcpStream> {
         let tcp = TcpStream::connect(self.server.address()).await.unwrap();
         let name = ServerName::try_from("127.0.0.1").unwrap();
-        TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await.unwrap()
+        TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await.unwrap()
     }
 
     /// Sends JSON as `user`; nobody if it is empty.
@@ -92,7 +111,8 @@ impl TestServer {
         content_type: &str,
         body: Bytes,
     ) -> http::Response<Incoming> {
-        let io = TokioIo::new(self.connect().await);
+        let shown = self.certificate.as_ref().filter(|_| user.is_empty());
+        let io = TokioIo::new(self.connect_with(shown.unwrap_or(&self.tls)).await);
         let (mut sender, connection) = http1::handshake(io).await.unwrap();
         tokio::spawn(connection);
         let mut request = Request::builder()

@@ -58,6 +58,11 @@ impl Directory {
         let options =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
         let write_all = || {
+            // What a failed attempt could not remove.
+            match fs::remove_file(&unfinished) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
             let mut file = options.open(&unfinished)?;
             write(&mut file)?;
             file.flush()?;
@@ -73,7 +78,7 @@ impl Directory {
             Err(source) => {
                 // What is left of it would be in the way of the next attempt.
                 let _ = fs::remove_file(&unfinished);
-                Err(failed("writing", &unfinished)(source))
+                Err(write_failed(&unfinished, source))
             }
         }
     }
@@ -151,6 +156,16 @@ impl Kind {
 /// Gives an IO error its place.
 pub(super) fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     move |source| StoreError::Io { step, path: path.into(), source }
+}
+
+/// The same for a write, of which a full disk is the usual cause.
+pub(super) fn write_failed(path: &Path, source: io::Error) -> StoreError {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            StoreError::Full { path: path.into(), source }
+        }
+        _ => failed("writing", path)(source),
+    }
 }
 
 fn make(path: &Path) -> Result<(), StoreError> {

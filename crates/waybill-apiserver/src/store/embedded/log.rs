@@ -2,7 +2,8 @@
 //!
 //! Room is made ahead of the writes, filled with zeros. A write into it changes nothing but data, so
 //! the disk is asked for one thing per commit and not for two; measured, this doubles the commits
-//! that a disk with a limited rate of requests performs.
+//! that a disk with a limited rate of requests performs. On a disk that is full, the last part of the
+//! room is for deletions, so that users can still make room themselves.
 
 use std::{
     fs::File,
@@ -25,6 +26,9 @@ const TITLE: &[u8] = b"waybill log 1";
 /// How much room is made at a time.
 const ROOM: u64 = 1 << 20;
 
+/// How much of it only deletions may use.
+const FOR_DELETIONS: u64 = 1 << 18;
+
 /// The log file that takes new writes.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -46,12 +50,17 @@ impl Log {
     }
 
     /// Adds a frame; it is on disk when this returns.
-    pub(super) fn append(&mut self, frame: &[u8]) -> Result<(), AppendError> {
+    pub(super) fn append(&mut self, frame: &[u8], holds: Holds) -> Result<(), AppendError> {
         let end = self.end + frame.len() as u64;
-        if let Err(error) = self.write(frame, end) {
+        if let Err(error) = self.make_room_until(end)
+            && (holds == Holds::AnyWrites || end > self.size)
+        {
+            return Err(error);
+        }
+        if let Err(error) = self.file.write_all_at(frame, self.end) {
             // The frame is not needed; without its remains, the log can go on.
-            self.file.set_len(self.end).map_err(AppendError::Unknown)?;
-            self.size = self.end;
+            let zeros = vec![0; frame.len()];
+            self.file.write_all_at(&zeros, self.end).map_err(AppendError::Unknown)?;
             return Err(AppendError::Undone(error));
         }
         // After a failed sync the kernel may have dropped the data and forgotten the failure, so
@@ -59,6 +68,11 @@ impl Log {
         self.file.sync_data().map_err(AppendError::Unknown)?;
         self.end = end;
         Ok(())
+    }
+
+    /// Makes room for so many bytes of frames, if there is less.
+    pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), AppendError> {
+        self.make_room_until(self.end.saturating_add(bytes))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -70,16 +84,30 @@ impl Log {
         self.end
     }
 
-    fn write(&mut self, frame: &[u8], end: u64) -> io::Result<()> {
-        self.file.write_all_at(frame, self.end)?;
-        if end > self.size {
-            let size = end.next_multiple_of(ROOM);
-            let room = usize::try_from(size - end).unwrap_or(0);
-            self.file.write_all_at(&vec![0; room], end)?;
-            self.size = size;
+    /// Makes room for frames up to `end`, and for deletions after them.
+    fn make_room_until(&mut self, end: u64) -> Result<(), AppendError> {
+        let wanted = end + FOR_DELETIONS;
+        if wanted <= self.size {
+            return Ok(());
         }
+        let size = wanted.next_multiple_of(ROOM);
+        let zeros = vec![0; usize::try_from(size - self.size).unwrap_or(0)];
+        if let Err(error) = self.file.write_all_at(&zeros, self.size) {
+            // The room that was there before stays.
+            self.file.set_len(self.size).map_err(AppendError::Unknown)?;
+            return Err(AppendError::Undone(error));
+        }
+        self.size = size;
         Ok(())
     }
+}
+
+/// What is in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    AnyWrites,
+    /// It may use the last room.
+    OnlyDeletions,
 }
 
 /// Why a frame was not added.
@@ -91,13 +119,15 @@ pub(super) enum AppendError {
     Unknown(io::Error),
 }
 
-/// Reads an older log, which must be whole, and passes its records on.
+/// Reads an older log, which must be whole, and passes its records on. They end at `until`, where the
+/// next log begins: what follows is of a commit that failed, and nobody was told of it.
 pub(super) fn replay(
     directory: &Directory,
     base: ResourceVersion,
+    until: ResourceVersion,
     each: impl FnMut(Record),
 ) -> Result<Replayed, StoreError> {
-    let (reader, replayed, ended) = read(directory, base, each)?;
+    let (reader, replayed, ended) = read(directory, base, Some(until), each)?;
     if ended {
         return Ok(replayed);
     }
@@ -111,14 +141,22 @@ pub(super) fn resume(
     base: ResourceVersion,
     each: impl FnMut(Record),
 ) -> Result<(Log, Replayed), StoreError> {
-    let (mut reader, replayed, ended) = read(directory, base, each)?;
+    let (mut reader, replayed, ended) = read(directory, base, None, each)?;
     if !ended {
         check_torn(&mut reader, replayed.newest)?;
     }
     let (path, end) = (reader.path().to_owned(), reader.offset());
     let file = reader.into_file();
-    file.set_len(end).and_then(|()| file.sync_all()).map_err(failed("truncating", &path))?;
-    Ok((Log { file, path, end, size: end }, replayed))
+    let cut = || {
+        if !ended {
+            file.set_len(end)?;
+        }
+        file.sync_all()?;
+        file.metadata()
+    };
+    // Room that is there stays; on a full disk there would be no other.
+    let size = cut().map_err(failed("truncating", &path))?.len();
+    Ok((Log { file, path, end, size }, replayed))
 }
 
 /// What was read of a log.
@@ -130,16 +168,21 @@ pub(super) struct Replayed {
     pub(super) bytes: u64,
 }
 
-/// Passes on the records of all whole frames; the flag says whether the log ends after them.
+/// Passes on the records of all whole frames, up to `until`; the flag says whether the log ends after
+/// them.
 fn read(
     directory: &Directory,
     base: ResourceVersion,
+    until: Option<ResourceVersion>,
     mut each: impl FnMut(Record),
 ) -> Result<(FrameReader, Replayed, bool), StoreError> {
     let mut reader = FrameReader::open(&directory.path(Kind::Log, base), TITLE, base)?;
     let mut newest = base;
     loop {
         let offset = reader.offset();
+        if until == Some(newest) {
+            return Ok((reader, Replayed { newest, bytes: offset }, true));
+        }
         let payload = match reader.next()? {
             Next::Frame(_, payload) => payload,
             Next::End => return Ok((reader, Replayed { newest, bytes: offset }, true)),

@@ -86,12 +86,12 @@ impl Replay {
         };
         let (newest, older) = bases.split_last().ok_or_else(|| missing(base))?;
         let (mut expected, mut older_bytes) = (base, 0);
-        for base in older {
+        for (base, next) in older.iter().zip(bases.iter().skip(1)) {
             if *base != expected {
                 return Err(missing(expected));
             }
             let Replayed { newest, bytes } =
-                log::replay(directory, *base, |record| self.record(record))?;
+                log::replay(directory, *base, *next, |record| self.record(record))?;
             (expected, older_bytes) = (newest, older_bytes + bytes);
         }
         if *newest != expected {

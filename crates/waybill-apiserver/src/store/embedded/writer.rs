@@ -2,11 +2,14 @@
 //!
 //! It takes all writes that wait, decides them in their order, puts them into the log with one sync,
 //! and only then shows and acknowledges them. While it syncs, the next commit gathers.
+//!
+//! A commit that fails is refused, and the next one is tried. If it is not known what a failed commit
+//! left on disk, a new log begins where the last good commit ended, and nothing after that in the old log
+//! counts. While the disk takes no writes, it is tried every second whether it does again.
 
 use std::{
     collections::HashMap,
     io,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -21,9 +24,9 @@ use waybill_core::{chain::Chain, id::ResourceVersion};
 
 use super::{
     Shared,
-    directory::Directory,
+    directory::{Directory, write_failed},
     frame::{FULL, FrameBuilder, RecordRef},
-    log::{AppendError, Log},
+    log::{AppendError, Holds, Log},
     recover, snapshot,
     state::{Object, State},
 };
@@ -31,6 +34,12 @@ use crate::store::{Change, Expected, StoreError, Stored, Write, WriteError};
 
 /// The longest wait for writes that are expected to come.
 const PATIENCE: Duration = Duration::from_millis(1);
+
+/// How often is tried whether the disk takes writes again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The disk takes writes if there is room for so many bytes.
+const HEADROOM: u64 = 1 << 17;
 
 /// A write on its way.
 pub(super) struct Job {
@@ -49,6 +58,10 @@ pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) directory: Arc<Directory>,
     pub(super) log: Log,
+    /// Nobody knows what `log` holds on disk after its last good commit.
+    pub(super) log_is_unknown: bool,
+    /// The largest commit for which there was no room.
+    pub(super) refused_bytes: u64,
     /// The bytes of the logs before `log` that no snapshot has replaced.
     pub(super) older_bytes: u64,
     /// A snapshot is taken when the logs are larger than this and than the objects.
@@ -63,39 +76,88 @@ pub(super) struct Writer {
 impl Writer {
     /// Serves jobs until their senders are gone.
     pub(super) fn run(mut self) {
-        while let Some(batch) = self.rhythm.gather(&self.jobs) {
-            if let Err(error) = self.commit(batch) {
-                tracing::error!(error = %Chain(&error), "the store stops: a commit failed");
-                break;
+        self.try_again();
+        loop {
+            let patience = self.shared.trouble().is_some().then_some(RETRY);
+            match self.rhythm.gather(&self.jobs, patience) {
+                Gathered::Batch(batch) => self.commit(batch),
+                Gathered::Nothing => self.try_again(),
+                Gathered::Closed => return,
             }
             self.take_snapshot_if_due();
         }
-        // A dropped job tells its caller that the store has stopped.
-        self.jobs.into_iter().for_each(drop);
     }
 
-    /// Performs the jobs. Fails if what the disk holds is unknown.
-    fn commit(&mut self, batch: Vec<Job>) -> Result<(), StoreError> {
+    /// Performs the jobs, or refuses them.
+    fn commit(&mut self, batch: Vec<Job>) {
+        if let Err(error) = self.ensure_log() {
+            self.shared.set_trouble(Some(&error));
+            return refuse(batch, &error);
+        }
         let Decided { frame, changes, outcomes } = decide(&self.shared.read(), &batch);
         if !frame.is_empty() {
             let started = Instant::now();
-            match self.log.append(&frame.finish()) {
-                Ok(()) => self.rhythm.committed(batch.len(), started.elapsed()),
-                Err(AppendError::Undone(error)) => {
-                    tracing::error!(error = %error, "a commit failed and was undone");
-                    refuse(batch, self.log.path(), &error);
-                    return Ok(());
-                }
-                Err(AppendError::Unknown(source)) => {
-                    let path = self.log.path().to_owned();
-                    return Err(StoreError::Io { step: "writing", path, source });
-                }
+            let holds = match changes.iter().all(|change| change.value.is_none()) {
+                true => Holds::OnlyDeletions,
+                false => Holds::AnyWrites,
+            };
+            let frame = frame.finish();
+            if let Err(error) = self.log.append(&frame, holds) {
+                self.refused_bytes = self.refused_bytes.max(frame.len() as u64);
+                return self.failed(batch, error, holds);
             }
+            self.rhythm.committed(batch.len(), started.elapsed());
             self.shared.show(changes);
         }
         for (job, outcome) in batch.into_iter().zip(outcomes) {
             // The caller may have stopped waiting.
             let _ = job.reply.send(outcome);
+        }
+    }
+
+    /// Refuses what could not be committed. Deletions get another chance without the other writes.
+    fn failed(&mut self, batch: Vec<Job>, error: AppendError, holds: Holds) {
+        let undone = matches!(error, AppendError::Undone(_));
+        let error = self.note(error);
+        let (deletions, others): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|job| undone && holds == Holds::AnyWrites && job.write.value.is_none());
+        refuse(others, &error);
+        if !deletions.is_empty() {
+            self.commit(deletions);
+        }
+    }
+
+    /// Tells that the disk does not take writes.
+    fn note(&mut self, error: AppendError) -> StoreError {
+        let (unknown, source) = match error {
+            AppendError::Undone(source) => (false, source),
+            AppendError::Unknown(source) => (true, source),
+        };
+        self.log_is_unknown |= unknown;
+        let error = write_failed(self.log.path(), source);
+        self.shared.set_trouble(Some(&error));
+        error
+    }
+
+    /// Sees whether the disk takes writes again.
+    fn try_again(&mut self) {
+        let wanted = HEADROOM.max(self.refused_bytes);
+        let tried = self.ensure_log();
+        let tried = tried.and_then(|()| self.log.make_room(wanted).map_err(|it| self.note(it)));
+        if tried.is_ok() {
+            self.refused_bytes = 0;
+        }
+        self.shared.set_trouble(tried.as_ref().err());
+    }
+
+    /// Begins a new log if nobody knows what the old one holds.
+    fn ensure_log(&mut self) -> Result<(), StoreError> {
+        if self.log_is_unknown {
+            let base = self.shared.read().revision();
+            let log = Log::create(&self.directory, base)?;
+            self.older_bytes += self.log.len();
+            (self.log, self.log_is_unknown) = (log, false);
         }
         Ok(())
     }
@@ -115,7 +177,7 @@ impl Writer {
         }
         let base = self.shared.read().revision();
         match Log::create(&self.directory, base) {
-            Ok(log) => self.log = log,
+            Ok(log) => (self.log, self.log_is_unknown) = (log, false),
             Err(error) => {
                 tracing::error!(error = %Chain(&error), "cannot start a new log");
                 self.failed_bytes = log_bytes;
@@ -125,6 +187,15 @@ impl Writer {
         self.older_bytes = log_bytes;
         self.snapshot = Snapshotter::start(&self.shared, &self.directory, base);
     }
+}
+
+/// What came to be written.
+enum Gathered {
+    Batch(Vec<Job>),
+    /// The time was up.
+    Nothing,
+    /// Nobody is left who could send more.
+    Closed,
 }
 
 /// When to wait for more writes before a sync.
@@ -138,8 +209,17 @@ pub(super) struct Rhythm {
 }
 
 impl Rhythm {
-    fn gather(&self, jobs: &mpsc::Receiver<Job>) -> Option<Vec<Job>> {
-        let first = jobs.recv().ok()?;
+    /// What waits, once something does. With `patience` that is not waited for longer.
+    fn gather(&self, jobs: &mpsc::Receiver<Job>, patience: Option<Duration>) -> Gathered {
+        let first = match patience {
+            Some(patience) => jobs.recv_timeout(patience),
+            None => jobs.recv().map_err(|mpsc::RecvError| mpsc::RecvTimeoutError::Disconnected),
+        };
+        let first = match first {
+            Ok(first) => first,
+            Err(mpsc::RecvTimeoutError::Timeout) => return Gathered::Nothing,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Gathered::Closed,
+        };
         let mut bytes = size(&first);
         let mut batch = vec![first];
         let deadline = Instant::now() + PATIENCE.min(self.last_sync / 4);
@@ -154,7 +234,7 @@ impl Rhythm {
             bytes += size(&job);
             batch.push(job);
         }
-        Some(batch)
+        Gathered::Batch(batch)
     }
 
     fn committed(&mut self, batch: usize, sync: Duration) {
@@ -261,13 +341,25 @@ fn conflict(key: &str, current: Option<&Object>) -> Option<Stored> {
     current.map(|object| object.stored(key))
 }
 
-fn refuse(batch: Vec<Job>, path: &Path, error: &io::Error) {
+/// Tells each caller of a failure that is theirs alone to handle.
+fn refuse(batch: Vec<Job>, error: &StoreError) {
     for job in batch {
-        let source = error.raw_os_error().map_or(error.kind().into(), io::Error::from_raw_os_error);
-        let error = StoreError::Io { step: "writing", path: path.into(), source };
+        let error = match error {
+            StoreError::Full { path, source } => {
+                StoreError::Full { path: path.clone(), source: copy(source) }
+            }
+            StoreError::Io { step, path, source } => {
+                StoreError::Io { step, path: path.clone(), source: copy(source) }
+            }
+            _ => StoreError::Stopped,
+        };
         // The caller may have stopped waiting.
         let _ = job.reply.send(Err(error.into()));
     }
+}
+
+fn copy(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or(error.kind().into(), io::Error::from_raw_os_error)
 }
 
 fn size(job: &Job) -> usize {

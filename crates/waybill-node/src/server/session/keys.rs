@@ -1,4 +1,4 @@
-//! The keys with which the API server signs exec sessions, asked for at the start and when something
+//! The keys with which the API server signs sessions, asked for at the start and when something
 //! does not fit what is known of them.
 
 use std::{
@@ -13,8 +13,9 @@ use jsonwebtoken::{
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet},
 };
 use kube::Client;
+use serde::Deserialize;
 use tokio::{sync::Mutex, time::timeout};
-use waybill_api::exec::SESSION_KEYS_PATH;
+use waybill_api::exec::{SESSION_KEYS_PATH, SessionKind};
 
 use crate::{Clock, server::authn::REVIEW_LIMIT};
 
@@ -25,8 +26,19 @@ const RECENT: SignedDuration = SignedDuration::from_secs(10);
 /// The same if there was no answer.
 const RETRY: SignedDuration = SignedDuration::from_secs(1);
 
-/// Keys by their names.
-pub(super) type KeySet = HashMap<String, DecodingKey>;
+/// What the API server signs sessions with.
+pub(super) struct KeySet {
+    /// By their names.
+    pub(super) verifying: HashMap<String, DecodingKey>,
+    kinds: Vec<String>,
+}
+
+impl KeySet {
+    /// Whether it signs sessions of this kind.
+    pub(super) fn signs(&self, kind: SessionKind) -> bool {
+        self.kinds.iter().any(|signed| signed == kind.name())
+    }
+}
 
 /// What the API server says of its keys.
 #[derive(Clone)]
@@ -55,7 +67,7 @@ impl Keys {
     /// A key that is known already.
     pub(super) fn find(&self, id: &str) -> Option<DecodingKey> {
         match &*self.known() {
-            Some((_, Published::Keys(keys))) => keys.get(id).cloned(),
+            Some((_, Published::Keys(keys))) => keys.verifying.get(id).cloned(),
             _ => None,
         }
     }
@@ -90,7 +102,7 @@ impl Keys {
         let published = match (said, known.take()) {
             // Sessions with keys that were good go on while the API server does not answer.
             (Published::Unknown(fault), Some((_, Published::Keys(keys)))) => {
-                tracing::warn!(%fault, "the keys of exec sessions cannot be asked for again");
+                tracing::warn!(%fault, "the keys of sessions cannot be asked for again");
                 Published::Keys(keys)
             }
             (said, before) => {
@@ -126,10 +138,25 @@ impl Keys {
 
 /// Reads a JSON Web Key Set. Keys of other kinds than ours are left out.
 fn read(text: &str) -> Published {
-    match serde_json::from_str::<JwkSet>(text) {
-        Ok(set) => Published::Keys(Arc::new(set.keys.iter().filter_map(key).collect())),
-        Err(_) => Published::Unknown("its answer is no set of keys".into()),
-    }
+    let set = serde_json::from_str::<JwkSet>(text);
+    let (Ok(set), Ok(Said { kinds })) = (set, serde_json::from_str(text)) else {
+        return Published::Unknown("its answer is no set of keys".into());
+    };
+    let verifying = set.keys.iter().filter_map(key).collect();
+    Published::Keys(Arc::new(KeySet { verifying, kinds }))
+}
+
+/// What stands beside the keys.
+#[derive(Deserialize)]
+struct Said {
+    /// [`SESSION_KINDS_MEMBER`](waybill_api::exec::SESSION_KINDS_MEMBER)
+    #[serde(rename = "sessions", default = "exec_alone")]
+    kinds: Vec<String>,
+}
+
+/// What API servers sign that do not say it.
+fn exec_alone() -> Vec<String> {
+    vec![SessionKind::Exec.name().to_owned()]
 }
 
 fn key(jwk: &Jwk) -> Option<(String, DecodingKey)> {
@@ -147,11 +174,12 @@ fn told(before: Option<&Published>, now: &Published) {
         (Some(Published::Keys(_)), Published::Keys(_))
         | (Some(Published::Nothing), Published::Nothing) => {}
         (_, Published::Keys(keys)) => {
-            tracing::info!(keys = keys.len(), "the API server signs exec sessions");
+            let (count, kinds) = (keys.verifying.len(), keys.kinds.join(","));
+            tracing::info!(keys = count, kinds, "the API server signs sessions");
         }
-        (_, Published::Nothing) => tracing::info!("the API server signs no exec sessions"),
+        (_, Published::Nothing) => tracing::info!("the API server signs no sessions"),
         (_, Published::Unknown(fault)) => {
-            tracing::warn!(%fault, "the keys of exec sessions cannot be asked for");
+            tracing::warn!(%fault, "the keys of sessions cannot be asked for");
         }
     }
 }
@@ -165,7 +193,7 @@ mod tests {
     fn names(set: &Value) -> Option<Vec<String>> {
         match read(&set.to_string()) {
             Published::Keys(keys) => {
-                let mut names: Vec<_> = keys.keys().cloned().collect();
+                let mut names: Vec<_> = keys.verifying.keys().cloned().collect();
                 names.sort();
                 Some(names)
             }
@@ -183,8 +211,19 @@ mod tests {
         let set = json!({"keys": [p256("a"), p256("b"), nameless, p384, secret]});
         assert_eq!(names(&set).unwrap(), ["a", "b"]);
         assert_eq!(names(&json!({"keys": []})).unwrap(), [""; 0]);
-        for rubbish in [json!({}), json!([]), json!("keys"), json!({"keys": 1})] {
+        let unreadable = json!({"keys": [], "sessions": "attach"});
+        for rubbish in [json!({}), json!([]), json!("keys"), json!({"keys": 1}), unreadable] {
             assert_eq!(names(&rubbish), None, "{rubbish}");
         }
+    }
+
+    #[test]
+    fn which_kinds_are_signed_stands_beside_the_keys() {
+        let signs = |set: &Value| match read(&set.to_string()) {
+            Published::Keys(keys) => SessionKind::ALL.map(|kind| keys.signs(kind)),
+            Published::Nothing | Published::Unknown(_) => [false; 2],
+        };
+        assert_eq!(signs(&json!({"keys": [], "sessions": ["exec", "attach", "x"]})), [true, true]);
+        assert_eq!(signs(&json!({"keys": []})), [true, false]);
     }
 }

@@ -5,7 +5,7 @@
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, errors::ErrorKind};
 use sha2::{Digest, Sha256};
-use waybill_api::exec::{SESSION_SECONDS, SessionClaims};
+use waybill_api::exec::{SESSION_SECONDS, SessionClaims, SessionKind};
 use waybill_core::id::AuditId;
 
 use super::SessionFault;
@@ -18,10 +18,11 @@ const LONGEST: usize = 4 * 1024;
 pub(super) const CLOCK_SKEW: i64 = 30;
 
 /// What the request with the token asks for.
-pub(super) struct Asked<'a> {
-    pub(super) path: &'a ContainerPath,
+pub(in crate::server) struct Asked<'a> {
+    pub(in crate::server) kind: SessionKind,
+    pub(in crate::server) path: &'a ContainerPath,
     /// As it came.
-    pub(super) query: &'a str,
+    pub(in crate::server) query: &'a str,
 }
 
 /// The name of the key that the token claims to be signed with.
@@ -33,14 +34,14 @@ pub(super) fn key_id(token: &str) -> Result<String, SessionFault> {
     header.kid.ok_or(SessionFault::Malformed)
 }
 
-/// The claims of a token that is good for what is asked at `now`, in seconds since 1970. Which life of
-/// the pod is meant is left to the caller.
+/// The claims of a token that is good for what is asked at `now`, in seconds since 1970, and the audit ID
+/// among them. Which life of the pod is meant is left to the caller.
 pub(super) fn verify(
     token: &str,
     key: &DecodingKey,
     asked: &Asked<'_>,
     now: i64,
-) -> Result<SessionClaims, SessionFault> {
+) -> Result<(SessionClaims, AuditId), SessionFault> {
     let mut rules = Validation::new(Algorithm::ES256);
     // The library would read the wall clock.
     rules.validate_exp = false;
@@ -52,6 +53,9 @@ pub(super) fn verify(
     })?;
     let claims = decoded.claims;
     check_times(&claims, now)?;
+    if claims.kind != asked.kind {
+        return Err(SessionFault::OtherKind);
+    }
     let ContainerPath { pod, container } = asked.path;
     if (&claims.namespace, &claims.pod) != (&pod.namespace, &pod.name) {
         return Err(SessionFault::OtherPod);
@@ -62,8 +66,8 @@ pub(super) fn verify(
     if claims.query != BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(asked.query.as_bytes())) {
         return Err(SessionFault::OtherQuery);
     }
-    AuditId::parse(&claims.audit_id).map_err(|_| SessionFault::Malformed)?;
-    Ok(claims)
+    let audit_id = AuditId::parse(&claims.audit_id).map_err(|_| SessionFault::Malformed)?;
+    Ok((claims, audit_id))
 }
 
 fn check_times(claims: &SessionClaims, now: i64) -> Result<(), SessionFault> {
@@ -96,8 +100,18 @@ mod tests {
     }
 
     fn judge(token: &str, signer: &Signer, query: &str, now: i64) -> Result<(), SessionFault> {
+        judge_kind(SessionKind::Exec, token, signer, query, now)
+    }
+
+    fn judge_kind(
+        kind: SessionKind,
+        token: &str,
+        signer: &Signer,
+        query: &str,
+        now: i64,
+    ) -> Result<(), SessionFault> {
         let path = path();
-        verify(token, &signer.public(), &Asked { path: &path, query }, now).map(drop)
+        verify(token, &signer.public(), &Asked { kind, path: &path, query }, now).map(drop)
     }
 
     fn changed(change: impl FnOnce(&mut SessionClaims)) -> Result<(), SessionFault> {
@@ -117,6 +131,21 @@ mod tests {
         assert_eq!(container, Err(SessionFault::OtherContainer));
         assert_eq!(changed(|claims| claims.query = other()), Err(SessionFault::OtherQuery));
         assert_eq!(changed(|claims| claims.audit_id = String::new()), Err(SessionFault::Malformed));
+    }
+
+    /// Attach with the right to exec, and the other way round: neither is the other's record.
+    #[test]
+    fn a_token_for_one_kind_of_session_begins_no_other() {
+        let signer = Signer::new();
+        for signed in SessionKind::ALL {
+            let claims = SessionClaims { kind: signed, ..signer.claims(QUERY) };
+            let token = signer.sign(&claims);
+            for asked in SessionKind::ALL {
+                let found = judge_kind(asked, &token, &signer, QUERY, 0);
+                let expected = if asked == signed { Ok(()) } else { Err(SessionFault::OtherKind) };
+                assert_eq!(found, expected, "{signed:?} {asked:?}");
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use waybill_api::exec::SessionClaims;
+use waybill_api::exec::{SessionClaims, SessionKind};
 
 use super::{ExecSessionPolicy, Fixture, Setup, client::Said, signer::Signer, until};
 
@@ -244,12 +244,77 @@ async fn a_node_without_api_server_serves_its_administrators() {
 }
 
 #[tokio::test]
-async fn attach_port_forward_and_logs_need_no_token() {
+async fn port_forward_and_logs_need_no_token() {
     let (fixture, _) = signed(ExecSessionPolicy::Require).await;
-    for target in ["/attach/default/web/main?output=1", "/portForward/default/web?port=80"] {
-        fixture.client().upgrade(Method::POST, target).await.unwrap();
-    }
+    let target = "/portForward/default/web?port=80";
+    fixture.client().upgrade(Method::POST, target).await.unwrap();
     std::fs::write(fixture.runtime.dir().join("0.log"), "").unwrap();
     assert_eq!(fixture.client().get("/containerLogs/default/web/main").await.code, 200);
     assert_eq!(fixture.client().get("/pods").await.code, 200);
+}
+
+const ATTACH: &str = "/attach/default/web/main";
+const STREAMS: &str = "input=1&output=1";
+
+async fn attach(fixture: &Fixture, tokens: &[&str]) -> Result<(), Said> {
+    let client = tokens.iter().fold(fixture.client(), |client, token| client.with_session(token));
+    client.upgrade(Method::POST, &format!("{ATTACH}?{STREAMS}")).await.map(drop)
+}
+
+/// Whoever types into a container's own process is recorded as whoever starts one.
+#[tokio::test]
+async fn an_attach_around_the_api_server_is_refused_whatever_its_shape() {
+    let missing = "attach is only served to sessions that the API server opened, and this request \
+        has no token of one: use pods/attach (kubectl attach) in place of nodes/proxy or the node's \
+        own address";
+    for policy in [ExecSessionPolicy::Auto, ExecSessionPolicy::Require] {
+        let (fixture, _) = signed(policy).await;
+        assert_eq!(attach(&fixture, &[]).await.unwrap_err().summary(), (403, missing));
+        for target in
+            [ATTACH, "/attach/default/web/u-1/main?output=1", "/%61ttach/default/web/main"]
+        {
+            assert_eq!(fixture.client().get(target).await.summary(), (403, missing), "{target}");
+        }
+        assert!(fixture.runtime.state().calls.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn an_attach_of_the_api_server_is_served_once() {
+    let (fixture, signer) = signed(ExecSessionPolicy::Require).await;
+    let claims = SessionClaims { kind: SessionKind::Attach, ..signer.claims(STREAMS) };
+    let token = signer.sign(&claims);
+    attach(&fixture, &[&token]).await.unwrap();
+    let text =
+        "the token of this attach session has been used before; begin sessions with pods/attach";
+    assert_eq!(attach(&fixture, &[&token]).await.unwrap_err().summary(), (403, text));
+    assert_eq!(fixture.runtime.state().attaches.len(), 1);
+}
+
+/// A right to attach is no right to exec.
+#[tokio::test]
+async fn a_token_of_one_kind_begins_no_session_of_another() {
+    let (fixture, signer) = signed(ExecSessionPolicy::Auto).await;
+    let exec_token = signer.sign(&signer.claims(STREAMS));
+    let said = attach(&fixture, &[&exec_token]).await.unwrap_err();
+    assert!(said.code == 403 && said.text.contains("is for another kind of session"), "{said:?}");
+    let claims = SessionClaims { kind: SessionKind::Attach, ..signer.claims(QUERY) };
+    let said = refused(&fixture, &[&signer.sign(&claims)]).await;
+    assert!(said.code == 403 && said.text.contains("is for another kind of session"), "{said:?}");
+    let state = fixture.runtime.state();
+    assert!(state.attaches.is_empty() && state.execs.is_empty());
+}
+
+/// EXEC-52: an API server that signs exec alone, or nothing, is served.
+#[tokio::test]
+async fn attach_needs_no_token_of_an_api_server_that_signs_none_exec_52() {
+    let signer = Signer::new();
+    let mut exec_alone = signer.key_set();
+    exec_alone.as_object_mut().unwrap().remove("sessions");
+    for keys in [Ok(exec_alone), Err(StatusCode::NOT_FOUND)] {
+        let fixture = Fixture::with(Setup { keys, ..Setup::default() }).await;
+        attach(&fixture, &[]).await.unwrap();
+    }
+    let (fixture, _) = signed(ExecSessionPolicy::Ignore).await;
+    attach(&fixture, &["rubbish"]).await.unwrap();
 }

@@ -9,7 +9,7 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
-use waybill_api::exec::SessionClaims;
+use waybill_api::exec::{SessionClaims, SessionKind};
 
 pub(in crate::server) struct Signer {
     id: String,
@@ -33,7 +33,7 @@ impl Signer {
 
     /// What the API server publishes.
     pub(in crate::server) fn key_set(&self) -> Value {
-        json!(JwkSet { keys: vec![self.jwk()] })
+        json!({"keys": JwkSet { keys: vec![self.jwk()] }.keys, "sessions": SessionKind::ALL})
     }
 
     /// Of a session in the container `main` of the pod of the tests, with an ID of its own.
@@ -42,6 +42,7 @@ impl Signer {
             audit_id: Uuid::new_v4().to_string(),
             issued_at: 0,
             expires_at: 60,
+            kind: SessionKind::Exec,
             namespace: "default".to_owned(),
             pod: "web".to_owned(),
             uid: "u-1".to_owned(),

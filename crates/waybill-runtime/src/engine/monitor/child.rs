@@ -8,19 +8,19 @@ use std::{
     fs::File,
     io::{self, Write},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::Path,
 };
 
 use rustix::{
     fs::{Mode, OFlags},
-    process::{Gid, Rlimit, Uid},
+    process::{Rlimit, Uid},
     pty::OpenptFlags,
-    thread::{CapabilitySet, CapabilitySets, ThreadNameSpaceType},
+    thread::ThreadNameSpaceType,
 };
 
+use super::privileges;
 use crate::engine::{
     environment::{self, Block},
-    settings::{Capabilities, RESOURCES, Settings},
+    settings::{RESOURCES, Settings},
     sys, wire,
 };
 
@@ -33,8 +33,8 @@ pub(super) struct Plan<'a> {
     pub(super) entrances: &'a [File],
     pub(super) program: Program,
     pub(super) environment: Block,
-    /// Our ends of pipes, or `None` for a terminal.
-    pub(super) stdio: Option<[OwnedFd; 3]>,
+    /// Our ends of pipes, each `None` for the null device; or `None` for a terminal.
+    pub(super) stdio: Option<[Option<OwnedFd>; 3]>,
     /// To the parent: faults, and the terminal's master.
     pub(super) status: BorrowedFd<'a>,
 }
@@ -67,9 +67,10 @@ pub(super) enum Step {
     Directory,
     Search,
     Execute,
+    Seccomp,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step::Cgroup,
     Step::Namespaces,
     Step::Limits,
@@ -80,21 +81,21 @@ const STEPS: [Step; 10] = [
     Step::Directory,
     Step::Search,
     Step::Execute,
+    Step::Seccomp,
 ];
 
 /// Where programs are looked for when an environment has no `PATH`.
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Runs in the child and does not come back.
-pub(super) fn run(plan: Plan<'_>) -> ! {
-    let status = plan.status;
-    let fault = join_and_execute(plan);
-    fault.report(status);
+/// Runs in the child and does not come back. The plan is never dropped: its descriptors are closed by number.
+pub(super) fn run(mut plan: Plan<'_>) -> ! {
+    let fault = join_and_execute(&mut plan);
+    fault.report(plan.status);
     sys::exit_now(fault.code())
 }
 
-fn join_and_execute(mut plan: Plan<'_>) -> Fault {
-    match join(&mut plan) {
+fn join_and_execute(plan: &mut Plan<'_>) -> Fault {
+    match join(plan) {
         Ok(()) => {
             add_home(&mut plan.environment, plan.settings.uid);
             plan.program.execute(&plan.environment)
@@ -109,28 +110,26 @@ fn join(plan: &mut Plan<'_>) -> Result<(), Fault> {
     // Refused when it is lower than ours and we lack CAP_SYS_RESOURCE; the first process was let off too.
     let _ = set_oom_score(settings);
     apply_limits(settings).map_err(Step::Limits.failed())?;
+    let_go_of_the_machine(plan).map_err(Step::Streams.failed())?;
     rustix::thread::move_into_thread_name_spaces(plan.init, joined_namespaces())
         .map_err(|errno| Step::Namespaces.failed()(errno.into()))?;
     rustix::process::setsid().map_err(|errno| Step::Terminal.failed()(errno.into()))?;
     match &plan.stdio {
-        Some(stdio) => use_pipes(stdio).map_err(Step::Streams.failed())?,
+        Some(stdio) => use_streams(stdio).map_err(Step::Streams.failed())?,
         None => open_terminal(settings, plan.status).map_err(Step::Terminal.failed())?,
     }
-    rustix::process::umask(Mode::from_raw_mode(settings.umask));
-    // As root first, because the user may enter a working directory below one that is closed to them.
-    let late = match change_directory(settings) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => true,
-        result => result.map(|()| false).map_err(Step::Directory.failed())?,
-    };
-    limit_privileges(settings).map_err(Step::Privileges.failed())?;
-    become_user(settings).map_err(Step::User.failed())?;
-    set_capabilities(&settings.capabilities).map_err(Step::Privileges.failed())?;
-    if late {
-        change_directory(settings).map_err(Step::Directory.failed())?;
-    }
-    sys::close_from_on_exec(3).map_err(Step::Streams.failed())?;
+    sys::close_all_but(&[plan.status]).map_err(Step::Streams.failed())?;
+    privileges::settle(settings)?;
     sys::reset_signals();
     Ok(())
+}
+
+/// Lets go of everything of the machine before any path of the container is looked up: by `/proc/self/fd` a path may lead
+/// into whatever directory is open then, close-on-exec or not (CVE-2024-21626).
+fn let_go_of_the_machine(plan: &Plan<'_>) -> io::Result<()> {
+    let mut keep = vec![plan.init, plan.status];
+    keep.extend(plan.stdio.iter().flatten().flatten().map(OwnedFd::as_fd));
+    sys::close_all_but(&keep)
 }
 
 /// All but that of process ids, which the parent chose before the fork.
@@ -164,11 +163,30 @@ fn apply_limits(settings: &Settings) -> io::Result<()> {
     Ok(())
 }
 
-fn use_pipes([stdin, stdout, stderr]: &[OwnedFd; 3]) -> io::Result<()> {
-    rustix::stdio::dup2_stdin(stdin)?;
-    rustix::stdio::dup2_stdout(stdout)?;
-    rustix::stdio::dup2_stderr(stderr)?;
+fn use_streams([stdin, stdout, stderr]: &[Option<OwnedFd>; 3]) -> io::Result<()> {
+    let null = null_device()?;
+    rustix::stdio::dup2_stdin(stdin.as_ref().unwrap_or(&null))?;
+    rustix::stdio::dup2_stdout(stdout.as_ref().unwrap_or(&null))?;
+    rustix::stdio::dup2_stderr(stderr.as_ref().unwrap_or(&null))?;
     Ok(())
+}
+
+/// The container's own: root in the container may change mode and owner of what it finds open. A container that took its
+/// null device away gets a pipe without another end.
+fn null_device() -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let device = rustix::fs::open("/dev/null", flags, Mode::empty()).and_then(|device| {
+        let number = rustix::fs::fstat(&device)?.st_rdev;
+        let is_null = rustix::fs::major(number) == 1 && rustix::fs::minor(number) == 3;
+        if is_null { Ok(device) } else { Err(rustix::io::Errno::NOTTY) }
+    });
+    match device {
+        Ok(device) => {
+            rustix::io::ioctl_fionbio(&device, false)?;
+            Ok(device)
+        }
+        Err(_) => Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?.0),
+    }
 }
 
 /// Opens a terminal of the container's own devpts, so that its name is right inside, and sends the master back.
@@ -181,7 +199,9 @@ fn open_terminal(settings: &Settings, status: BorrowedFd<'_>) -> io::Result<()> 
     let terminal = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
     rustix::fs::fchown(&terminal, Some(Uid::from_raw(settings.uid)), None)?;
     rustix::process::ioctl_tiocsctty(&terminal)?;
-    use_pipes(&[terminal.try_clone()?, terminal.try_clone()?, terminal])?;
+    rustix::stdio::dup2_stdin(&terminal)?;
+    rustix::stdio::dup2_stdout(&terminal)?;
+    rustix::stdio::dup2_stderr(&terminal)?;
     wire::Outgoing::new(&(), &[], vec![master])?.send(status)?;
     Ok(())
 }
@@ -195,74 +215,6 @@ fn check_is_ptmx(master: &OwnedFd) -> io::Result<()> {
         && rustix::fs::minor(stat.st_rdev) == 2
         && u64::try_from(magic).is_ok_and(|magic| magic == DEVPTS_MAGIC);
     if is_ptmx { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOTTY)) }
-}
-
-/// Goes to the working directory and makes sure that it lies in the container.
-fn change_directory(settings: &Settings) -> io::Result<()> {
-    if !settings.cwd.is_empty() {
-        rustix::process::chdir(settings.cwd.as_str())?;
-    }
-    let reached = rustix::process::getcwd(Vec::new())?;
-    if reached.as_bytes().starts_with(b"/") {
-        Ok(())
-    } else {
-        // The kernel writes "(unreachable)" before a path outside the root.
-        Err(io::Error::from_raw_os_error(libc::ENOENT))
-    }
-}
-
-fn limit_privileges(settings: &Settings) -> io::Result<()> {
-    if settings.no_new_privileges {
-        rustix::thread::set_no_new_privs(true)?;
-    }
-    if let Some(profile) = &settings.apparmor_profile {
-        let file = ["/proc/self/attr/apparmor/exec", "/proc/self/attr/exec"]
-            .into_iter()
-            .find(|file| Path::new(file).exists())
-            .unwrap_or("/proc/self/attr/exec");
-        std::fs::write(file, format!("exec {profile}"))?;
-    }
-    for number in 0..64 {
-        let capability = CapabilitySet::from_bits_retain(1 << number);
-        match rustix::thread::capability_is_in_bounding_set(capability) {
-            Ok(true) if settings.capabilities.bounding & (1 << number) == 0 => {
-                rustix::thread::remove_capability_from_bounding_set(capability)?;
-            }
-            Ok(_) => {}
-            // The first number that the kernel does not know.
-            Err(_) => break,
-        }
-    }
-    Ok(())
-}
-
-fn become_user(settings: &Settings) -> io::Result<()> {
-    rustix::thread::set_keep_capabilities(true)?;
-    let groups: Vec<Gid> = settings.groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
-    rustix::thread::set_thread_groups(&groups)?;
-    let (uid, gid) = (Uid::from_raw(settings.uid), Gid::from_raw(settings.gid));
-    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    rustix::thread::set_keep_capabilities(false)?;
-    Ok(())
-}
-
-fn set_capabilities(sets: &Capabilities) -> io::Result<()> {
-    let set = CapabilitySet::from_bits_retain;
-    rustix::thread::set_capabilities(
-        None,
-        CapabilitySets {
-            effective: set(sets.effective),
-            permitted: set(sets.permitted),
-            inheritable: set(sets.inheritable),
-        },
-    )?;
-    rustix::thread::clear_ambient_capability_set()?;
-    for number in (0..64).filter(|number| sets.ambient & (1 << number) != 0) {
-        // What is not both permitted and inheritable cannot be ambient; the first process went without, too.
-        let _ = rustix::thread::configure_capability_in_ambient_set(set(1 << number), true);
-    }
-    Ok(())
 }
 
 /// Programs expect `HOME`; like other runtimes we take it from the container's own list of users.
@@ -331,7 +283,7 @@ impl Program {
 }
 
 impl Step {
-    fn failed(self) -> impl Fn(io::Error) -> Fault {
+    pub(super) fn failed(self) -> impl Fn(io::Error) -> Fault {
         move |error| Fault { step: self, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
 }
@@ -376,6 +328,9 @@ impl Fault {
             Step::Terminal => format!("cannot open a terminal in the container: {reason}"),
             Step::Streams => format!("cannot set up the streams: {reason}"),
             Step::Privileges => format!("cannot limit privileges: {reason}"),
+            Step::Seccomp => format!(
+                "cannot install the default seccomp filter: {reason}; use a kernel with CONFIG_SECCOMP_FILTER, or set seccompProfile.type to Unconfined"
+            ),
             Step::User => format!("cannot change to the container's user: {reason}"),
         }
     }

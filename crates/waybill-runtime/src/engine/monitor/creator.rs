@@ -22,7 +22,7 @@ use waybill_core::chain::Chain;
 
 use super::{
     child::{self, Program},
-    view, volumes,
+    privileges, view, volumes,
 };
 use crate::engine::{
     cgroup::Cgroup,
@@ -145,7 +145,7 @@ fn create(
         arguments: Rc::new(arguments),
         environment: Rc::new(environment),
         status: Rc::new(status),
-        uid: settings.uid,
+        settings: settings.clone(),
     };
     let pid = build(&directory, executor, stdio).map_err(|error| Chain(&error).to_string())?;
     Ok((pid, warnings))
@@ -180,7 +180,7 @@ struct Workload {
     arguments: Rc<Block>,
     environment: Rc<Block>,
     status: Rc<OwnedFd>,
-    uid: u32,
+    settings: Settings,
 }
 
 impl Workload {
@@ -196,7 +196,7 @@ impl Executor for Workload {
     fn exec(&self, _: &Spec) -> Result<(), ExecutorError> {
         let program = self.program().ok_or(ExecutorError::InvalidArg)?;
         let mut environment: Block = self.environment.to_vec().into();
-        child::add_home(&mut environment, self.uid);
+        child::add_home(&mut environment, self.settings.uid);
         sys::reset_signals();
         let fault = program.execute(&environment);
         fault.report(self.status.as_fd());
@@ -210,8 +210,13 @@ impl Executor for Workload {
         program.map(drop).ok_or_else(|| ExecutorValidationError::ArgValidationError(missing()))
     }
 
-    /// What libcontainer made of `config.json`, which holds no variables, is of no use.
+    /// The last step before the process waits for its start. What libcontainer made of `config.json`, which holds no variables, is
+    /// of no use. It did not change to the container's user or directory either (see `request::prepare`): it still has
+    /// directories of the machine open, such as its `/proc`, until we close them here.
     fn setup_envs(&self, _: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
-        Ok(())
+        let failed = ExecutorSetEnvsError::Other;
+        sys::close_all_but_sockets().map_err(|error| failed(error.to_string()))?;
+        privileges::settle(&self.settings)
+            .map_err(|fault| failed(fault.describe(b"", &self.settings.cwd)))
     }
 }

@@ -8,7 +8,6 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags},
     process::{Gid, Pid, Uid},
     thread::{LinkNameSpaceType, ThreadNameSpaceType},
 };
@@ -237,41 +236,37 @@ fn fork_session(container: &Container, cgroup: &SessionCgroup, plan: Plan<'_>) -
 fn streams(
     container: &Container,
     request: &SessionRequest,
-) -> io::Result<(Option<[OwnedFd; 3]>, Vec<OwnedFd>)> {
+) -> io::Result<(Option<[Option<OwnedFd>; 3]>, Vec<OwnedFd>)> {
     let mut theirs = Vec::new();
     if request.tty {
         return Ok((None, theirs));
     }
-    let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let stdin = if request.stdin {
         let (read, write) = pipe()?;
         theirs.push(write);
-        read
+        Some(read)
     } else {
-        null()?
+        None
     };
-    let mut output = |asked: bool| -> io::Result<OwnedFd> {
+    let mut output = |asked: bool| -> io::Result<Option<OwnedFd>> {
         if !asked {
-            return Ok(null()?);
+            return Ok(None);
         }
         let (read, write) = pipe()?;
         theirs.push(read);
-        Ok(write)
+        Ok(Some(write))
     };
     let ours = [stdin, output(request.stdout)?, output(request.stderr)?];
     give_to_user(container, &ours)?;
     Ok((Some(ours), theirs))
 }
 
-/// Lets a program that is not root open `/dev/stdout` again. `/dev/null` belongs to everybody already.
-fn give_to_user(container: &Container, ours: &[OwnedFd; 3]) -> io::Result<()> {
+/// Lets a program that is not root open `/dev/stdout` again.
+fn give_to_user(container: &Container, ours: &[Option<OwnedFd>; 3]) -> io::Result<()> {
     let settings = &container.settings;
-    for fd in ours {
-        let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
-        if kind.is_fifo() {
-            let (uid, gid) = (Uid::from_raw(settings.uid), Gid::from_raw(settings.gid));
-            rustix::fs::fchown(fd, Some(uid), Some(gid))?;
-        }
+    let (uid, gid) = (Uid::from_raw(settings.uid), Gid::from_raw(settings.gid));
+    for pipe in ours.iter().flatten() {
+        rustix::fs::fchown(pipe, Some(uid), Some(gid))?;
     }
     Ok(())
 }

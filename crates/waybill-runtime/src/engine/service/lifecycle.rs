@@ -28,8 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Engine {
     pub(super) async fn make_container(&self, id: &str, request: ContainerRequest) -> Result<()> {
         request::check_id(id)?;
-        let ContainerRequest { spec, env, stdio, program_name } = request;
-        let prepared = request::prepare(spec, &stdio, &self.hierarchies)?;
+        let ContainerRequest { spec, env, stdio, seccomp, program_name } = request;
+        let mut prepared = request::prepare(spec, &stdio, &self.hierarchies)?;
+        prepared.settings.seccomp = seccomp;
         for warning in &prepared.warnings {
             tracing::warn!(container = id, "{warning}");
         }

@@ -29,6 +29,9 @@ use crate::engine::{
 
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
+/// Where in the run directory the records of attach sessions are.
+pub(super) const ATTACH_SESSIONS: &str = "attach-sessions";
+
 /// A monitor that lives: its container, the connection, the sessions it knows.
 struct Found {
     entry: Arc<Entry>,
@@ -47,7 +50,7 @@ pub(super) fn prepare(run_dir: &Path) -> Result<(PathBuf, Hierarchies)> {
     mount_tmpfs(&run_dir_path).map_err(failed("mount a tmpfs at"))?;
     fs::set_permissions(&run_dir_path, fs::Permissions::from_mode(0o700))
         .map_err(failed("close to others"))?;
-    for below in ["sandboxes", "containers", "sessions"] {
+    for below in ["sandboxes", "containers", "sessions", ATTACH_SESSIONS] {
         make_directory(&run_dir_path.join(below)).map_err(failed("make a directory in"))?;
     }
     Ok((run_dir_path, hierarchies))
@@ -86,6 +89,9 @@ impl Engine {
                 })
             })
             .map_err(io_error("read the sessions in", &self.run_dir))?;
+        self.attach_sessions
+            .load()
+            .map_err(io_error("read the attach sessions in", &self.run_dir))?;
         for Found { entry, client, reader, .. } in found {
             drop(self.follow(entry, client, reader));
         }

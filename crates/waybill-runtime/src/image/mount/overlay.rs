@@ -1,14 +1,19 @@
 //! One overlay mount.
 //!
-//! Options of the old call must fit a page, which is 40 layers or so. The new one takes layers one
+//! Options of the old call must fit a page, which is 40 layers or so. The new ones take layers one
 //! by one, and kernels since 6.7 can do that. On older ones layers are named by file descriptors,
 //! whose names are short.
+//!
+//! Which step an older kernel refuses differs: before 5.2 there are no such calls, from 6.5 the option for one layer
+//! is not known when it is set, and in between overlayfs reads its options only when it is created. So a kernel is
+//! asked in the old way whenever it does not understand the new one, at whichever step that shows.
 
 use std::{
     ffi::CString,
     io,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use rustix::{
@@ -37,73 +42,73 @@ pub(super) struct Overlay {
     pub(super) writable: Option<(PathBuf, PathBuf)>,
 }
 
+/// Whether the kernel did in the old way what it refused in the new one. Then it is not asked in the new way again:
+/// each refusal is a line in its log.
+static IS_OLD: AtomicBool = AtomicBool::new(false);
+
 impl Overlay {
     pub(super) fn mount(&self, target: &Path) -> Result<()> {
-        match self.mount_new(target) {
-            Ok(()) => Ok(()),
-            Err(Failure::TooOld) => self.mount_old(target),
-            Err(Failure::Refused(Errno::INVAL)) => Err(io::Error::other(
+        self.mount_by(&mut Calls::default(), &IS_OLD, target)
+    }
+
+    fn mount_by(&self, kernel: &mut impl Kernel, is_old: &AtomicBool, target: &Path) -> Result<()> {
+        let created =
+            if is_old.load(Ordering::Relaxed) { Err(Errno::NOSYS) } else { self.create(kernel) };
+        let mounted = match created {
+            Ok(()) => kernel.attach(self.attributes(), target),
+            Err(Errno::NOSYS | Errno::INVAL) => {
+                let mounted = self.mount_old(kernel, target);
+                is_old.fetch_or(mounted.is_ok(), Ordering::Relaxed);
+                mounted
+            }
+            Err(errno) => Err(errno),
+        };
+        match mounted {
+            Err(Errno::INVAL) => Err(io::Error::other(
                 "the kernel refuses and says why in its log (dmesg); mostly the state directory \
                  lies on a file system that cannot be under an overlay, such as another overlay",
             ))
             .doing(|| doing(target)),
-            Err(Failure::Refused(errno)) => Err(errno).doing(|| doing(target)),
+            mounted => mounted.doing(|| doing(target)),
         }
     }
 
-    fn mount_new(&self, target: &Path) -> std::result::Result<(), Failure> {
-        let context =
-            fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| match errno {
-                Errno::NOSYS => Failure::TooOld,
-                errno => Failure::Refused(errno),
-            })?;
-        let refused = Failure::Refused;
+    fn create(&self, kernel: &mut impl Kernel) -> rustix::io::Result<()> {
         let mut handles = Handles::default();
-        fsconfig_set_string(&context, "source", &self.source).map_err(refused)?;
+        kernel.open()?;
+        kernel.set("source", &self.source)?;
         for lower in &self.lower {
-            let name = handles.name(lower).map_err(refused)?;
-            fsconfig_set_string(&context, "lowerdir+", name).map_err(|errno| match errno {
-                Errno::INVAL => Failure::TooOld,
-                errno => refused(errno),
-            })?;
+            kernel.set("lowerdir+", &handles.name(lower)?)?;
         }
         if let Some((upper, work)) = &self.writable {
-            let upper = handles.name(upper).map_err(refused)?;
-            fsconfig_set_string(&context, "upperdir", upper).map_err(refused)?;
-            let work = handles.name(work).map_err(refused)?;
-            fsconfig_set_string(&context, "workdir", work).map_err(refused)?;
-            fsconfig_set_flag(&context, "volatile").map_err(refused)?;
+            kernel.set("upperdir", &handles.name(upper)?)?;
+            kernel.set("workdir", &handles.name(work)?)?;
+            kernel.set_flag("volatile")?;
         }
-        fsconfig_create(&context).map_err(refused)?;
-        // The devices of a container are in its /dev, which is a file system of its own. Who guards their use may
-        // mount this again without.
-        let attributes = match self.writable {
-            Some(_) => MountAttrFlags::MOUNT_ATTR_NODEV,
-            None => MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY,
-        };
-        let mounted =
-            fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(refused)?;
-        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        move_mount(&mounted, "", CWD, target, flags).map_err(refused)
+        kernel.create()
     }
 
-    fn mount_old(&self, target: &Path) -> Result<()> {
+    /// The devices of a container are in its /dev, which is a file system of its own. Who guards their use may
+    /// mount this again without.
+    fn attributes(&self) -> MountAttrFlags {
+        match self.writable {
+            Some(_) => MountAttrFlags::MOUNT_ATTR_NODEV,
+            None => MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY,
+        }
+    }
+
+    fn mount_old(&self, kernel: &mut impl Kernel, target: &Path) -> rustix::io::Result<()> {
         let mut handles = Handles::default();
-        let options = self.options(&mut handles).doing(|| doing(target))?;
-        let options = if options.len() > LONGEST_OPTIONS {
+        let mut options = self.options(&mut handles)?;
+        if options.len() > LONGEST_OPTIONS {
             handles.always = true;
-            self.options(&mut handles).doing(|| doing(target))?
-        } else {
-            options
-        };
+            options = self.options(&mut handles)?;
+        }
         let flags = match self.writable {
             Some(_) => MountFlags::NODEV,
             None => MountFlags::NODEV | MountFlags::RDONLY,
         };
-        let options = CString::new(options).map_err(io::Error::from);
-        let options = options.doing(|| doing(target))?;
-        mount(self.source.as_str(), target, "overlay", flags, options.as_c_str())
-            .doing(|| doing(target))
+        kernel.mount(&self.source, target, flags, &options)
     }
 
     fn options(&self, handles: &mut Handles) -> rustix::io::Result<String> {
@@ -120,11 +125,69 @@ impl Overlay {
     }
 }
 
-enum Failure {
-    /// The kernel cannot be told in the new way.
-    TooOld,
-    /// The kernel does not want to.
-    Refused(Errno),
+/// What we ask of the kernel; tests have one that refuses.
+trait Kernel {
+    /// Begins a new overlay, in the way that takes options one by one.
+    fn open(&mut self) -> rustix::io::Result<()>;
+    fn set(&mut self, option: &str, value: &str) -> rustix::io::Result<()>;
+    fn set_flag(&mut self, option: &str) -> rustix::io::Result<()>;
+    fn create(&mut self) -> rustix::io::Result<()>;
+    fn attach(&mut self, attributes: MountAttrFlags, target: &Path) -> rustix::io::Result<()>;
+    /// All at once, as kernels always could.
+    fn mount(
+        &mut self,
+        source: &str,
+        target: &Path,
+        flags: MountFlags,
+        options: &str,
+    ) -> rustix::io::Result<()>;
+}
+
+/// The kernel itself.
+#[derive(Default)]
+struct Calls {
+    context: Option<OwnedFd>,
+}
+
+impl Calls {
+    fn context(&self) -> rustix::io::Result<BorrowedFd<'_>> {
+        self.context.as_ref().map(AsFd::as_fd).ok_or(Errno::BADF)
+    }
+}
+
+impl Kernel for Calls {
+    fn open(&mut self) -> rustix::io::Result<()> {
+        self.context = Some(fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?);
+        Ok(())
+    }
+
+    fn set(&mut self, option: &str, value: &str) -> rustix::io::Result<()> {
+        fsconfig_set_string(self.context()?, option, value)
+    }
+
+    fn set_flag(&mut self, option: &str) -> rustix::io::Result<()> {
+        fsconfig_set_flag(self.context()?, option)
+    }
+
+    fn create(&mut self) -> rustix::io::Result<()> {
+        fsconfig_create(self.context()?)
+    }
+
+    fn attach(&mut self, attributes: MountAttrFlags, target: &Path) -> rustix::io::Result<()> {
+        let mounted = fsmount(self.context()?, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        move_mount(&mounted, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    }
+
+    fn mount(
+        &mut self,
+        source: &str,
+        target: &Path,
+        flags: MountFlags,
+        options: &str,
+    ) -> rustix::io::Result<()> {
+        let options = CString::new(options).map_err(|_| Errno::INVAL)?;
+        mount(source, target, "overlay", flags, options.as_c_str())
+    }
 }
 
 /// Names of directories for the kernel, and what keeps them valid.
@@ -202,7 +265,94 @@ mod tests {
 
     #[test]
     fn the_old_call_takes_many_layers_too() {
-        check(|overlay, target| overlay.mount_old(target).unwrap(), 150);
+        check(|overlay, target| overlay.mount_old(&mut Calls::default(), target).unwrap(), 150);
+    }
+
+    /// A kernel that refuses one step of the new way.
+    struct Refusing {
+        step: &'static str,
+        with: Errno,
+        /// What it was asked to begin, and did: the last step of each way.
+        done: Vec<&'static str>,
+    }
+
+    impl Refusing {
+        fn answer(&self, step: &str) -> rustix::io::Result<()> {
+            if step == self.step { Err(self.with) } else { Ok(()) }
+        }
+    }
+
+    impl Kernel for Refusing {
+        fn open(&mut self) -> rustix::io::Result<()> {
+            self.done.push("try");
+            self.answer("open")
+        }
+
+        fn set(&mut self, option: &str, _: &str) -> rustix::io::Result<()> {
+            self.answer(option)
+        }
+
+        fn set_flag(&mut self, option: &str) -> rustix::io::Result<()> {
+            self.answer(option)
+        }
+
+        fn create(&mut self) -> rustix::io::Result<()> {
+            self.answer("create")
+        }
+
+        fn attach(&mut self, _: MountAttrFlags, _: &Path) -> rustix::io::Result<()> {
+            self.answer("attach")?;
+            self.done.push("new");
+            Ok(())
+        }
+
+        fn mount(
+            &mut self,
+            _: &str,
+            _: &Path,
+            _: MountFlags,
+            options: &str,
+        ) -> rustix::io::Result<()> {
+            assert_eq!(options, "lowerdir=/layer,upperdir=/upper,workdir=/work,volatile");
+            self.answer("mount")?;
+            self.done.push("old");
+            Ok(())
+        }
+    }
+
+    /// Mounts twice; `expected` is what the kernel was asked for and did.
+    #[track_caller]
+    fn check_way(step: &'static str, with: Errno, expected: &[&str]) {
+        let overlay = Overlay {
+            source: "waybill:test".into(),
+            lower: vec!["/layer".into()],
+            writable: Some(("/upper".into(), "/work".into())),
+        };
+        let mut kernel = Refusing { step, with, done: Vec::new() };
+        let is_old = AtomicBool::new(false);
+        let mut mount = || overlay.mount_by(&mut kernel, &is_old, Path::new("/target"));
+        let mounted = [mount().is_ok(), mount().is_ok()];
+        assert_eq!(kernel.done, expected, "{step}");
+        let is_done = expected.iter().any(|step| *step != "try");
+        assert_eq!(mounted, [is_done, is_done], "{step}");
+    }
+
+    /// On Debian 12 (Linux 6.1) overlayfs refuses `lowerdir+` only when it is created.
+    #[test]
+    fn the_old_call_is_tried_at_whichever_step_a_kernel_refuses_the_new_one() {
+        check_way("none", Errno::INVAL, &["try", "new", "try", "new"]);
+        check_way("open", Errno::NOSYS, &["try", "old", "old"]);
+        for step in ["lowerdir+", "upperdir", "workdir", "volatile", "create"] {
+            check_way(step, Errno::INVAL, &["try", "old", "old"]);
+        }
+    }
+
+    #[test]
+    fn other_refusals_are_told_and_not_tried_again() {
+        for step in ["open", "lowerdir+", "upperdir", "create", "attach"] {
+            check_way(step, Errno::PERM, &["try", "try"]);
+        }
+        check_way("attach", Errno::INVAL, &["try", "try"]);
     }
 
     #[test]

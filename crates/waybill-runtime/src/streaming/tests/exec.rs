@@ -105,7 +105,7 @@ async fn streams_that_were_not_asked_for_are_silent() {
 #[tokio::test]
 async fn attach_joins_the_streams() {
     let server = Server::start(limits()).await;
-    let url = server.streaming.attach_url("c1", ALL).unwrap();
+    let url = server.streaming.attach_url("c1", ALL, None).unwrap();
     assert!(url.contains("/attach/"), "{url}");
     let mut client = Client::connect(&url, &[V5]).await.unwrap();
     client.send(&b"\0echo"[..]).await;

@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use super::super::{Backend, Running};
-use crate::engine::{EngineError, ExecFault, ExecRequest, ProcessIo};
+use crate::engine::{AttachRequest, EngineError, ExecFault, ExecRequest, ProcessIo};
 
 #[derive(Clone)]
 pub(super) struct Machine(Arc<Inner>);
@@ -145,9 +145,14 @@ impl Backend for Machine {
         self.run(&request)
     }
 
-    async fn attach(&self, container: &str, stdin: bool) -> Result<Running, EngineError> {
+    async fn attach(
+        &self,
+        container: &str,
+        request: AttachRequest,
+    ) -> Result<Running, EngineError> {
         assert_eq!(container, "c1");
-        let streams = super::Streams { stdin, stdout: true, stderr: true, tty: false };
+        let streams =
+            super::Streams { stdin: request.stdin, stdout: true, stderr: true, tty: false };
         let request = super::request("echo attached; echo to stderr >&2; cat", streams);
         self.run(&request)
     }

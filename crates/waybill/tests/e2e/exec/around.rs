@@ -1,4 +1,4 @@
-//! Ways around `pods/exec`, and thereby around its audit record: there are none.
+//! Ways around `pods/exec` and `pods/attach`, and thereby around their audit records: there are none.
 
 use std::fs;
 
@@ -11,8 +11,10 @@ use crate::{
     roles::{NEW, NODE, Patient, Roles},
 };
 
-const REFUSAL: &str = "exec is only served to sessions that the API server opened";
-const REMEDY: &str = "use pods/exec";
+const REFUSAL: &str = "is only served to sessions that the API server opened";
+
+/// Both ways to a process: to start one, and to type into one.
+const KINDS: [(&str, &str); 2] = [("exec", QUERY), ("attach", "input=1&output=1")];
 
 /// EXEC-36, EXEC-58: who may use `nodes/proxy` can read from nodes, and start nothing.
 #[test]
@@ -69,17 +71,17 @@ const QUERY: &str = "command=id&output=1&env=KUBERNETES_EXEC_AUDIT_ID=fake";
 /// Through the API server.
 fn check_proxy(lab: &Lab, person: &Person) {
     let proxy = format!("/api/v1/nodes/{}/proxy", lab.node_name());
-    let exec = format!("{proxy}/exec/default/{POD}/main?{QUERY}");
-    let refused = person.kubectl.run(&["get", "--raw", &exec]);
-    refused.fails_with(1, REFUSAL);
-    refused.fails_with(1, REMEDY);
     let raw = lab.raw(person);
-    for headers in shapes() {
-        let said = raw.ask(&format!("GET {exec}"), &headers);
-        assert_eq!(said.code, 403, "{said:?}");
-        assert!(said.text.contains(REFUSAL), "{said:?}");
-        // Nodes are only read from.
-        assert_eq!(raw.ask(&format!("POST {exec}"), &headers).code, 405);
+    for (kind, query) in KINDS {
+        let path = format!("{proxy}/{kind}/default/{POD}/main?{query}");
+        let refused = person.kubectl.run(&["get", "--raw", &path]);
+        refused.fails_with(1, &format!("{kind} {REFUSAL}"));
+        refused.fails_with(1, &format!("use pods/{kind}"));
+        for headers in shapes() {
+            check_refused(&raw, kind, &format!("GET {path}"), &headers);
+            // Nodes are only read from.
+            assert_eq!(raw.ask(&format!("POST {path}"), &headers).code, 405);
+        }
     }
     for verb in ["run", "cri/exec", "debug"] {
         let path = format!("{proxy}/{verb}/default/{POD}/main?{QUERY}");
@@ -96,27 +98,34 @@ fn check_node(lab: &Lab, person: &Person) {
     let uid = format!("get pod {POD} -o jsonpath={{.metadata.uid}}");
     let uid = lab.stack.kubectl().line(&uid).succeeds().stdout.clone();
     for path in [format!("default/{POD}/main"), format!("default/{POD}/{uid}/main")] {
-        for method in ["GET", "POST"] {
+        for (method, (kind, query)) in
+            ["GET", "POST"].iter().flat_map(|it| KINDS.map(|kind| (it, kind)))
+        {
             for headers in shapes() {
-                check_refused(&raw, &format!("{method} /exec/{path}?{QUERY}"), &headers);
+                check_refused(&raw, kind, &format!("{method} /{kind}/{path}?{query}"), &headers);
             }
         }
     }
-    check_refused(&raw, &format!("POST /%65xec/default/{POD}/main?{QUERY}"), SPDY);
-    for token in ["", "x", "e30.e30.e30", "eyJhbGciOiJub25lIiwia2lkIjoiYSJ9.e30."] {
-        let headers = format!("{SPDY}Waybill-Exec-Session: {token}\r\n");
-        let said = raw.ask(&format!("POST /exec/default/{POD}/main?{QUERY}"), &headers);
-        assert_eq!(said.code, 403, "{token:?}: {said:?}");
-        assert!(said.text.contains("the token of this exec session is malformed"), "{said:?}");
+    check_refused(&raw, "exec", &format!("POST /%65xec/default/{POD}/main?{QUERY}"), SPDY);
+    check_refused(&raw, "attach", &format!("POST /%61ttach/default/{POD}/main?input=1"), SPDY);
+    for (kind, query) in KINDS {
+        for token in ["", "x", "e30.e30.e30", "eyJhbGciOiJub25lIiwia2lkIjoiYSJ9.e30."] {
+            let headers = format!("{SPDY}Waybill-Exec-Session: {token}\r\n");
+            let said = raw.ask(&format!("POST /{kind}/default/{POD}/main?{query}"), &headers);
+            assert_eq!(said.code, 403, "{token:?}: {said:?}");
+            let malformed = format!("the token of this {kind} session is malformed");
+            assert!(said.text.contains(&malformed), "{said:?}");
+        }
     }
     assert_eq!(raw.ask("GET /healthz", PLAIN).code, 200);
 }
 
 #[track_caller]
-fn check_refused(raw: &Raw, line: &str, headers: &str) {
+fn check_refused(raw: &Raw, kind: &str, line: &str, headers: &str) {
     let said = raw.ask(line, headers);
     assert_eq!(said.code, 403, "{line}: {said:?}");
-    assert!(said.text.contains(REFUSAL) && said.text.contains(REMEDY), "{line}: {said:?}");
+    assert!(said.text.contains(&format!("{kind} {REFUSAL}")), "{line}: {said:?}");
+    assert!(said.text.contains(&format!("use pods/{kind}")), "{line}: {said:?}");
 }
 
 /// The straight way is open for whom it is meant: anna may, nora may not.

@@ -19,7 +19,7 @@ pub(super) fn install(package: &str) -> Result<(), Refusal> {
         return Err(Refusal::OutOfReach("only root may install it".into()));
     }
     println!("installing the Debian package {package}");
-    let install = || run(&[], &["install", "-y", package]);
+    let install = || run(&[], &["install", "-y", "--no-install-recommends", package]);
     install().or_else(|_| {
         update(&[])?;
         install().map_err(Refusal::Fault)
@@ -36,15 +36,41 @@ pub(super) fn unpack(package: &str, folder: &Path) -> Result<(), Refusal> {
 /// do not change.
 pub(super) fn unpack_from(release: &str, package: &str, folder: &Path) -> Result<(), Refusal> {
     println!("unpacking {package} of Debian {release} into {}", folder.display());
+    with_lists_of(release, folder, |options| unpack_with(options, package, folder))
+}
+
+/// Unpacks the kernel for virtual machines of `release` into `folder`. Its package has the version in its name, and
+/// another one names it.
+pub(super) fn unpack_kernel_from(release: &str, folder: &Path) -> Result<(), Refusal> {
+    println!("unpacking the kernel of Debian {release} into {}", folder.display());
+    with_lists_of(release, folder, |options| {
+        let kernel = dependency(options, "linux-image-cloud-amd64").map_err(Refusal::Fault)?;
+        unpack_with(options, &kernel, folder)
+    })
+}
+
+fn with_lists_of(
+    release: &str,
+    folder: &Path,
+    unpack: impl FnOnce(&[String]) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     if !machine::has_command("apt-get") {
         return Err(Refusal::OutOfReach("this is not Debian".into()));
     }
     let lists = folder.join("apt");
     let options = private_lists(release, &lists).map_err(Refusal::Fault)?;
-    let unpacked = update(&options).and_then(|()| unpack_with(&options, package, folder));
+    let unpacked = update(&options).and_then(|()| unpack(&options));
     // They are large, and old the next time.
     let _ = fs::remove_dir_all(lists);
     unpacked
+}
+
+/// The first package that `package` depends on.
+fn dependency(options: &[String], package: &str) -> Result<String> {
+    let listed =
+        process::output(Command::new("apt-cache").args(options).args(["depends", package]))?;
+    let first = listed.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+    Ok(first.with_context(|| format!("{package} depends on nothing"))?.to_owned())
 }
 
 fn unpack_with(options: &[String], package: &str, folder: &Path) -> Result<(), Refusal> {

@@ -1,4 +1,4 @@
-//! The programs that our tests call, and where they come from.
+//! The programs that our tests and machines need, and where they come from.
 //!
 //! What this machine lacks is fetched before the tests run, so that one command is enough on a new
 //! machine. A test without its program is skipped, and that fails the tier unless nobody could help
@@ -8,20 +8,21 @@ mod apt;
 mod python;
 
 use std::{
-    fmt,
+    fmt, fs,
     path::{Path, PathBuf},
 };
 
-use super::tier::Tier;
+use anyhow::bail;
+
 use crate::machine::{self, Missing};
 
 /// Kubernetes' own client, as Debian's newest release-to-be has it.
-pub(super) const NEWEST_KUBECTL: &str = "kubectl-sid";
+pub(crate) const NEWEST_KUBECTL: &str = "kubectl-sid";
 
-/// A program that tests call.
-struct Tool {
+/// A program that tests call, or a kernel for a machine.
+pub(crate) struct Tool {
     /// As tests call it when they are skipped for want of it.
-    name: &'static str,
+    pub(crate) name: &'static str,
     why: &'static str,
     is_there: fn() -> bool,
     fetch: fn() -> Result<(), Refusal>,
@@ -29,7 +30,8 @@ struct Tool {
     remedy: &'static str,
 }
 
-const TOOLS: &[Tool] = &[
+/// For the tests.
+pub(crate) const TESTS: &[Tool] = &[
     Tool {
         name: "bash",
         why: "env files are compared with `bash --posix`",
@@ -59,13 +61,7 @@ const TOOLS: &[Tool] = &[
         fetch: || apt::unpack("etcd-server", &cache("etcd")),
         remedy: "unpack the Debian package etcd-server into ~/.cache/waybill/etcd",
     },
-    Tool {
-        name: "busybox",
-        why: "containers of tests hold nothing else",
-        is_there: || machine::has_command("busybox"),
-        fetch: || apt::install("busybox-static"),
-        remedy: "run `apt-get install -y busybox-static` as root, or your system's like",
-    },
+    BUSYBOX,
     Tool {
         name: "docker-registry",
         why: "images are pulled from a real registry",
@@ -99,13 +95,55 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
+/// For a machine with the kernel of Debian 12.
+pub(crate) const VM_DEBIAN12: &[Tool] = &[
+    BUSYBOX,
+    QEMU,
+    Tool {
+        name: "kernel-debian12",
+        why: "containers are started on Debian 12's own kernel",
+        is_there: || has_kernel("bookworm"),
+        fetch: || apt::unpack_kernel_from("bookworm", &kernel_folder("bookworm")),
+        remedy: "unpack the kernel package of Debian bookworm into ~/.cache/waybill/linux-bookworm",
+    },
+];
+
+/// For a machine with the kernel of Debian 13.
+pub(crate) const VM_TRIXIE: &[Tool] = &[
+    BUSYBOX,
+    QEMU,
+    Tool {
+        name: "kernel-trixie",
+        why: "containers are started on Debian trixie's kernel",
+        is_there: || has_kernel("trixie"),
+        fetch: || apt::unpack_kernel_from("trixie", &kernel_folder("trixie")),
+        remedy: "unpack the kernel package of Debian trixie into ~/.cache/waybill/linux-trixie",
+    },
+];
+
+const BUSYBOX: Tool = Tool {
+    name: "busybox",
+    why: "containers of tests hold nothing else",
+    is_there: || machine::has_command("busybox"),
+    fetch: || apt::install("busybox-static"),
+    remedy: "run `apt-get install -y busybox-static` as root, or your system's like",
+};
+
+const QEMU: Tool = Tool {
+    name: "qemu-system-x86_64",
+    why: "other kernels run in it",
+    is_there: || machine::has_command("qemu-system-x86_64"),
+    fetch: || apt::install("qemu-system-x86"),
+    remedy: "run `apt-get install -y qemu-system-x86` as root, or your system's like",
+};
+
 /// What fetching led to.
 #[derive(Default)]
-pub(super) struct Tools {
+pub(crate) struct Tools {
     /// For people to read.
-    pub(super) missing: Vec<Missing>,
+    pub(crate) missing: Vec<Missing>,
     /// The tools whose tests may be skipped.
-    pub(super) excused: Vec<&'static str>,
+    pub(crate) excused: Vec<&'static str>,
 }
 
 /// Why a tool is still missing.
@@ -125,11 +163,23 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Fetches what `tiers` need and this machine lacks.
-pub(super) fn prepare(tiers: &[Tier]) -> Tools {
+impl Tools {
+    /// What of `needed` this machine lacks although it was prepared; an error if that has no excuse.
+    pub(crate) fn lacking(&self, needed: &[Tool]) -> anyhow::Result<Option<Missing>> {
+        let Some(tool) = needed.iter().find(|tool| !(tool.is_there)()) else { return Ok(None) };
+        let missing =
+            Missing::new(format!("`{}` is missing ({})", tool.name, tool.why), tool.remedy);
+        if !self.excused.contains(&tool.name) {
+            bail!("{missing}");
+        }
+        Ok(Some(missing))
+    }
+}
+
+/// Fetches what of `needed` this machine lacks.
+pub(crate) fn prepare<'a>(needed: impl IntoIterator<Item = &'a Tool>) -> Tools {
     let mut tools = Tools::default();
-    let needed = if tiers.contains(&Tier::Test) { TOOLS } else { &[] };
-    for tool in needed.iter().filter(|tool| !(tool.is_there)()) {
+    for tool in needed.into_iter().filter(|tool| !(tool.is_there)()) {
         let Err(refusal) = (tool.fetch)() else { continue };
         let missing = missing(tool, &refusal);
         println!("missing: {missing}");
@@ -142,9 +192,25 @@ pub(super) fn prepare(tiers: &[Tier]) -> Tools {
 }
 
 /// Where the newest kubectl is, if it is there.
-pub(super) fn newest_kubectl() -> Option<PathBuf> {
+pub(crate) fn newest_kubectl() -> Option<PathBuf> {
     let path = cache(NEWEST_KUBECTL).join("usr/bin/kubectl");
     path.exists().then_some(path)
+}
+
+/// Where the kernel of a release of Debian is unpacked.
+pub(crate) fn kernel_folder(release: &str) -> PathBuf {
+    cache(&format!("linux-{release}"))
+}
+
+/// The last thing that is done there is to remove the package.
+fn has_kernel(release: &str) -> bool {
+    let folder = kernel_folder(release);
+    let names = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let is_unpacked = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        !entries.map(names).any(|name| name.ends_with(".deb"))
+    };
+    folder.join("boot").exists() && is_unpacked(&folder)
 }
 
 fn missing(tool: &Tool, refusal: &Refusal) -> Missing {
@@ -170,15 +236,25 @@ mod tests {
     fn what_is_missing_says_what_to_do() {
         let refusal = Refusal::OutOfReach("only root may install it".into());
         assert_eq!(
-            missing(&TOOLS[0], &refusal).to_string(),
+            missing(&TESTS[0], &refusal).to_string(),
             "`bash` is missing (env files are compared with `bash --posix`): only root may install \
              it; run `apt-get install -y bash` as root, or your system's like"
         );
     }
 
     #[test]
-    fn a_tier_that_does_not_run_needs_nothing() {
-        let tools = prepare(&[Tier::Format]);
-        assert!(tools.missing.is_empty() && tools.excused.is_empty());
+    fn what_nobody_could_fetch_is_excused_and_the_rest_is_a_failure() {
+        let needed = [Tool {
+            name: "none",
+            why: "a test",
+            is_there: || false,
+            fetch: || Err(Refusal::OutOfReach("no mirror of Debian answers".into())),
+            remedy: "nothing helps",
+        }];
+        let missing = prepare(&needed).lacking(&needed).unwrap().unwrap();
+        assert_eq!(missing.to_string(), "`none` is missing (a test); nothing helps");
+        let unprepared = Tools::default().lacking(&needed).unwrap_err();
+        assert_eq!(unprepared.to_string(), missing.to_string());
+        assert!(Tools::default().lacking(&[]).unwrap().is_none());
     }
 }

@@ -1,0 +1,76 @@
+//! What the audit log says about itself: events that are missing, and why.
+//!
+//! A notice is an event of this server like any other, so that every reader of the log sees it. What it
+//! says is in annotations below `audit.waybill.dev/`.
+
+use std::{collections::BTreeMap, fmt::Display};
+
+use jiff::Timestamp;
+
+use super::{
+    event::{Event, EventKind, EventVersion, Level, MicroTime, ResponseStatus, Stage, UserInfo},
+    id::mint_id,
+};
+
+/// Something that a reader of the log must know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Notice<'a> {
+    /// So many events could not be written and are lost.
+    Lost { events: u64, from: Timestamp, to: Timestamp, why: &'a str },
+    /// The end of a record that a crash left unfinished was removed.
+    Torn { bytes: u64 },
+}
+
+impl Notice<'_> {
+    /// The notice as a line of the log.
+    pub(crate) fn line(&self, now: Timestamp) -> Vec<u8> {
+        let mut line = serde_json::to_vec(&self.event(now)).expect("all keys of an event are text");
+        line.push(b'\n');
+        line
+    }
+
+    fn event(&self, now: Timestamp) -> Event {
+        let now = MicroTime(now);
+        Event {
+            kind: EventKind::Event,
+            api_version: EventVersion::V1,
+            level: Level::Metadata,
+            audit_id: mint_id().to_string(),
+            stage: Stage::ResponseComplete,
+            request_uri: String::new(),
+            verb: "notice".to_owned(),
+            user: UserInfo { username: "system:apiserver".to_owned(), ..UserInfo::default() },
+            impersonated_user: None,
+            source_ips: Vec::new(),
+            user_agent: String::new(),
+            object_ref: None,
+            response_status: Some(ResponseStatus::code(200)),
+            request_object: None,
+            response_object: None,
+            request_received_timestamp: now,
+            stage_timestamp: now,
+            annotations: self.annotations(),
+        }
+    }
+
+    fn annotations(&self) -> BTreeMap<String, String> {
+        let mut said = BTreeMap::new();
+        let mut say = |key: &str, value: &dyn Display| {
+            said.insert(format!("audit.waybill.dev/{key}"), value.to_string());
+        };
+        match self {
+            Self::Lost { events, from, to, why } => {
+                say("notice", &"events are lost, because they could not be written");
+                say("events", events);
+                say("from", &MicroTime(*from));
+                say("to", &MicroTime(*to));
+                say("reason", why);
+            }
+            Self::Torn { bytes } => {
+                say("notice", &"a record that a crash left unfinished was removed");
+                say("bytes", bytes);
+            }
+        }
+        said
+    }
+}

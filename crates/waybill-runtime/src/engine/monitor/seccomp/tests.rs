@@ -1,0 +1,112 @@
+use super::*;
+
+/// A first argument that no rule is about.
+const HARMLESS: u32 = 0;
+const CLONE_NEWUSER: u32 = 0x1000_0000;
+
+/// What the kernel does with the program.
+fn verdict(program: &[sock_filter], architecture: u32, number: u32, argument: u32) -> u32 {
+    let mut loaded = 0;
+    let mut at = 0;
+    loop {
+        let sock_filter { code, jt, jf, k } = program[at];
+        let jump = |holds: bool| usize::from(if holds { jt } else { jf });
+        at += 1;
+        match code {
+            LOAD if k == ARCHITECTURE => loaded = architecture,
+            LOAD if k == NUMBER => loaded = number,
+            LOAD if k == FIRST_ARGUMENT => loaded = argument,
+            JUMP => at += usize::try_from(k).unwrap(),
+            JUMP_IF_EQUAL => at += jump(loaded == k),
+            JUMP_IF_AT_LEAST => at += jump(loaded >= k),
+            JUMP_IF_ANY_BIT => at += jump(loaded & k != 0),
+            RETURN => return k,
+            _ => panic!("instruction {code:#x} {k:#x}"),
+        }
+    }
+}
+
+#[track_caller]
+fn check(capabilities: u64, (abi, number): (usize, c_long), argument: u32, expected: u32) {
+    let number = u32::try_from(number).unwrap();
+    let found = verdict(&program(capabilities), ABIS[abi].0, number, argument);
+    assert_eq!(found, expected, "call {number} of ABI {abi} with {argument:#x}");
+}
+
+#[test]
+fn new_namespaces_are_denied_and_other_uses_of_the_calls_are_not() {
+    for (call, flag) in [(libc::SYS_unshare, CLONE_NEWUSER), (libc::SYS_clone, 0x2_0000)] {
+        check(0, (0, call), flag, FORBIDDEN);
+        check(0, (0, call), 0x400, ALLOW);
+        check(SYS_ADMIN, (0, call), flag, ALLOW);
+    }
+    // A signal of a new process is no namespace of time.
+    check(0, (0, libc::SYS_clone), 0x80, ALLOW);
+    check(0, (0, libc::SYS_unshare), 0x80, FORBIDDEN);
+    check(0, (0, libc::SYS_clone3), HARMLESS, UNKNOWN);
+    check(SYS_ADMIN, (0, libc::SYS_clone3), HARMLESS, ALLOW);
+}
+
+#[test]
+fn other_processes_are_left_alone_and_children_may_be_traced() {
+    for request in [PTRACE_ATTACH, PTRACE_SEIZE] {
+        check(0, (0, libc::SYS_ptrace), request, FORBIDDEN);
+        check(SYS_PTRACE, (0, libc::SYS_ptrace), request, ALLOW);
+    }
+    const PTRACE_TRACEME: u32 = 0;
+    check(0, (0, libc::SYS_ptrace), PTRACE_TRACEME, ALLOW);
+    check(0, (0, libc::SYS_process_vm_writev), HARMLESS, FORBIDDEN);
+    check(0, (0, libc::SYS_process_vm_readv), HARMLESS, ALLOW);
+}
+
+#[test]
+fn ordinary_calls_are_allowed() {
+    for call in [libc::SYS_read, libc::SYS_execve, libc::SYS_openat2, libc::SYS_setresuid, 1000] {
+        check(0, (0, call), u32::MAX, ALLOW);
+    }
+}
+
+#[test]
+fn a_capability_lifts_its_own_part_and_no_other() {
+    check(SYS_ADMIN, (0, libc::SYS_mount), HARMLESS, ALLOW);
+    check(SYS_ADMIN, (0, libc::SYS_ptrace), PTRACE_ATTACH, FORBIDDEN);
+    check(SYS_PTRACE, (0, libc::SYS_mount), HARMLESS, FORBIDDEN);
+    check(BPF, (0, libc::SYS_bpf), HARMLESS, ALLOW);
+    check(u64::MAX, (0, libc::SYS_keyctl), HARMLESS, FORBIDDEN);
+}
+
+#[test]
+fn every_row_is_found_by_each_abi() {
+    for (abi, (_, kind)) in ABIS.iter().enumerate() {
+        for call in CALLS {
+            let Some(number) = call.number(*kind) else { continue };
+            let (argument, expected) = match call.denied {
+                Denied::Always => (HARMLESS, FORBIDDEN),
+                Denied::AsUnknown => (HARMLESS, UNKNOWN),
+                Denied::WithFlags(flags) => (flags, FORBIDDEN),
+                Denied::Asking([_, other]) => (other, FORBIDDEN),
+            };
+            check(0, (abi, c_long::from(number)), argument, expected);
+        }
+    }
+}
+
+#[test]
+fn no_other_abi_is_a_way_around() {
+    // s390, which no process here can be.
+    assert_eq!(verdict(&program(0), 0x16, 21, HARMLESS), UNKNOWN);
+    if cfg!(target_arch = "x86_64") {
+        let x32 = c_long::from(X32_BIT);
+        check(u64::MAX, (0, x32 + libc::SYS_mount), HARMLESS, UNKNOWN);
+        check(u64::MAX, (0, x32 + 521), PTRACE_ATTACH, UNKNOWN);
+        check(u64::MAX, (0, 521), PTRACE_ATTACH, UNKNOWN);
+        check(u64::MAX, (0, 511), HARMLESS, ALLOW);
+        check(u64::MAX, (0, 548), HARMLESS, ALLOW);
+        check(0, (1, c_long::from(I386_UMOUNT)), HARMLESS, FORBIDDEN);
+    }
+}
+
+#[test]
+fn the_kernel_takes_no_longer_programs() {
+    assert!(program(0).len() <= 4096);
+}
