@@ -97,6 +97,13 @@ impl Surroundings {
         mounts.map_err(|error| text(&error))
     }
 
+    /// What is left mounted goes with the pod.
+    pub(super) async fn release_mounts(&self, pod: &Pod, container: ContainerRef<'_>) {
+        if let Err(error) = self.volumes.release(pod, container).await {
+            warn!(container = container.name(), reason = text(&error), "a subPath is left mounted");
+        }
+    }
+
     /// Room that a pod which will not run again has taken is needed for others.
     pub(super) async fn clear_volumes(&self, pod: &Pod) {
         if let Err(error) = self.volumes.clear(pod).await {

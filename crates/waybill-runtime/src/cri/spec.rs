@@ -34,7 +34,6 @@ pub(crate) use self::{
     profiles::{check_sandbox, seccomp_profile},
     resources::{merge, resources},
     rootfs::Rootfs,
-    sharing::Sharing,
     user::{User, resolve},
 };
 use super::{
@@ -42,6 +41,11 @@ use super::{
     machine::Machine,
     record::SandboxRecord,
 };
+
+/// The program that a container of `config` runs, as `config` names it.
+pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig) -> Option<String> {
+    args::args(&config.command, &config.args, image).ok()?.into_iter().next()
+}
 
 /// Everything that a specification is made of.
 pub(crate) struct Plan<'a> {

@@ -14,6 +14,8 @@ use crate::cri::{
     machine::Machine,
 };
 
+const DEV: &str = "/dev";
+
 /// Mounts in the order in which they are made, and how the root passes them on.
 #[derive(Debug)]
 pub(super) struct Mounts {
@@ -52,8 +54,12 @@ pub(super) fn mounts(request: &Request<'_>, machine: &Machine) -> Result<Mounts>
     }
     let mut all = system(request.privileged)?;
     all.extend(of_the_sandbox(request.shared, request.read_only_root)?);
-    // The request's own mount of a place takes the place of ours.
-    all.retain(|mount| volumes.iter().all(|other| other.destination() != mount.destination()));
+    // The request's own mount of a place takes the place of ours. One on `/dev` comes over it: libcontainer
+    // makes devices there, and must not do so in a volume.
+    all.retain(|mount| {
+        mount.destination() == Path::new(DEV)
+            || volumes.iter().all(|other| other.destination() != mount.destination())
+    });
     // What lies deeper comes later, or it would be hidden.
     volumes.sort_by_key(|mount| mount.destination().components().count());
     all.extend(volumes);
