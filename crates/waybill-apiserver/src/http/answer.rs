@@ -157,7 +157,7 @@ impl Iterator for GzipPieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        while let Some(piece) = self.pieces.next() {
+        for piece in self.pieces.by_ref() {
             // Writing to memory does not fail.
             let encoder = self.encoder.as_mut()?;
             encoder.write_all(&piece).ok()?;

@@ -29,7 +29,9 @@ impl SessionSigner {
     pub(crate) fn new(pem: &SecretBytes) -> Result<Self, KeyError> {
         let key = SigningKey::from_pem(pem)?;
         let mut keys = json!(JwkSet { keys: vec![key.public().jwk()?] });
-        keys[SESSION_KINDS_MEMBER] = json!(SessionKind::ALL);
+        if let Some(members) = keys.as_object_mut() {
+            members.insert(SESSION_KINDS_MEMBER.to_owned(), json!(SessionKind::ALL));
+        }
         Ok(Self { key, keys })
     }
 
