@@ -1,5 +1,6 @@
 //! Puts the parts together, in the order in which they need one another, and takes them apart.
 
+mod certificates;
 mod store;
 
 use std::{
@@ -11,13 +12,12 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use rustix::process::geteuid;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_api::{gates::FeatureGates, pod::EnvOptions};
 use waybill_core::secret::SecretBytes;
 
+use self::certificates::{renew, tls_to_nodes};
 pub use self::store::{EtcdFiles, EtcdStore, StoreConfig};
 use crate::{
     admission::Admission,
@@ -45,10 +45,8 @@ use crate::{
     kinds,
     metrics::Metrics,
     objects::Objects,
-    pki::{Pki, PkiConfig, Refreshed, tls::server_config},
-    proxy::{
-        NodeProxy, ProxyLimits, address::NodeAddressType, connect::node_tls, session::SessionSigner,
-    },
+    pki::{Pki, PkiConfig, tls::server_config},
+    proxy::{NodeProxy, ProxyLimits, address::NodeAddressType, session::SessionSigner},
     read::{Pages, Reader},
     registry::Resource,
     rest::{Clock, Rest},
@@ -477,42 +475,6 @@ fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {
     let what = || format!("reading the audit policy {}", path.display());
     let text = std::fs::read_to_string(path).map_err(during(what()))?;
     Policy::parse(&text).map_err(during(what()))
-}
-
-/// TLS towards nodes, with the certificate that we have now.
-fn tls_to_nodes(pki: &Pki) -> Result<Arc<ClientConfig>, ServerError> {
-    let step = "setting up TLS towards nodes";
-    let client = pki.node_client();
-    let mut roots = RootCertStore::empty();
-    roots.add(pki.cluster_authority().clone()).map_err(during(step))?;
-    let chain = CertificateDer::pem_slice_iter(client.certificate.as_bytes())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(during(step))?;
-    let key = PrivateKeyDer::from_pem_slice(client.key.expose()).map_err(during(step))?;
-    node_tls(roots, chain, key).map_err(during(step))
-}
-
-/// Certificates that end soon are renewed while the server runs.
-async fn renew(api: Arc<Api>, pki: Arc<Pki>, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(Duration::from_secs(3600)) => {}
-        }
-        if let Err(error) = renew_now(&api, &pki, (api.clock)()) {
-            let error = waybill_core::chain::Chain(&error);
-            tracing::error!(%error, "certificates could not be renewed");
-        }
-    }
-}
-
-/// Connections that are open keep what they have; new ones, from clients and to nodes, use the new.
-fn renew_now(api: &Api, pki: &Pki, now: Timestamp) -> Result<(), ServerError> {
-    if pki.refresh(now).map_err(during("renewing certificates"))? == Refreshed::Replaced {
-        api.proxy.set_tls(tls_to_nodes(pki)?);
-        tracing::info!("certificates were renewed");
-    }
-    Ok(())
 }
 
 /// Names the step that failed.
