@@ -240,7 +240,7 @@ impl Server {
             },
             authenticator: authenticator(&config, &pki, &local, &objects)?,
             authorizer,
-            recorder: recorder(&config, audit_metrics, &clock)?,
+            recorder: recorder(&config, &audit_metrics, &clock)?,
             metrics,
             proxy: NodeProxy::new(tls_to_nodes(&pki)?, ProxyLimits::default()),
             session_signer: SessionSigner::new(pki.exec_session_key())
@@ -421,7 +421,7 @@ fn further_keys(config: &Config) -> Result<Vec<VerifyingKey>, ServerError> {
 
 fn recorder(
     config: &Config,
-    metrics: AuditMetrics,
+    metrics: &AuditMetrics,
     clock: &Clock,
 ) -> Result<Recorder, ServerError> {
     let policy = audit_policy(config.audit_policy.as_deref())?;
@@ -441,10 +441,9 @@ fn recorder(
     } else {
         LogOptions::default()
     };
-    let users = audit_log(config, "audit.log", rotation, options, &metrics, clock)?;
+    let users = audit_log(config, "audit.log", rotation, options, metrics, clock)?;
     let places = LogOptions { places: STRANGERS_PLACES, ..options };
-    let strangers =
-        audit_log(config, "anonymous.log", STRANGERS_ROTATION, places, &metrics, clock)?;
+    let strangers = audit_log(config, "anonymous.log", STRANGERS_ROTATION, places, metrics, clock)?;
     let on_failure = match config.audit_failure {
         AuditFailure::Allow if !config.strict_audit => OnFailure::Allow,
         _ => OnFailure::Refuse,

@@ -62,7 +62,7 @@ impl Budget {
     }
 
     /// What was left out and not told yet, if it is time to tell.
-    pub(crate) fn to_tell(&mut self, now: Timestamp) -> Option<LeftOut> {
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<LeftOut> {
         if self.told.is_some_and(|told| now.duration_since(told) < QUIET) {
             return None;
         }
@@ -100,11 +100,11 @@ impl Budgets {
     }
 
     /// What was left out and not told yet, with the user; an empty name stands for many.
-    pub(crate) fn to_tell(&mut self, now: Timestamp) -> Vec<(String, LeftOut)> {
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<(String, LeftOut)> {
         let users = self.users.iter_mut();
-        let users = users.filter_map(|(user, budget)| Some((user.clone(), budget.to_tell(now)?)));
+        let users = users.filter_map(|(user, budget)| Some((user.clone(), budget.take_due(now)?)));
         let mut told: Vec<_> = users.collect();
-        told.extend(self.others.to_tell(now).map(|left_out| (String::new(), left_out)));
+        told.extend(self.others.take_due(now).map(|left_out| (String::new(), left_out)));
         told
     }
 
@@ -133,10 +133,10 @@ mod tests {
         assert_eq!(taken, 1000);
         assert_eq!((0..100).filter(|_| budget.take(at(1000))).count(), 10);
         let left_out = LeftOut { events: 590, from: at(0), to: at(1000) };
-        assert_eq!(budget.to_tell(at(1000)), Some(left_out));
+        assert_eq!(budget.take_due(at(1000)), Some(left_out));
         assert!(!budget.take(at(1001)));
-        assert_eq!(budget.to_tell(at(2000)), None, "not again so soon");
-        assert_eq!(budget.to_tell(at(11_000)).map(|it| it.events), Some(1));
+        assert_eq!(budget.take_due(at(2000)), None, "not again so soon");
+        assert_eq!(budget.take_due(at(11_000)).map(|it| it.events), Some(1));
         // A clock that was set back gives nothing away.
         assert!(budget.take(at(20_000)) && budget.take(at(5)));
     }
@@ -146,7 +146,7 @@ mod tests {
         let mut budgets = Budgets::default();
         while budgets.take("mallory", at(0)) {}
         assert!(budgets.take("jane", at(0)));
-        let told = budgets.to_tell(at(0));
+        let told = budgets.take_due(at(0));
         assert_eq!(told.len(), 1);
         assert_eq!((told[0].0.as_str(), told[0].1.events), ("mallory", 1));
     }

@@ -94,20 +94,20 @@ impl Logs {
         if now.as_millisecond() < self.tell_at.load(Ordering::Relaxed) {
             return;
         }
-        let strangers = lock(&self.strangers_budget).to_tell(now);
-        let refusals = lock(&self.refusals).to_tell(now);
+        let strangers = lock(&self.strangers_budget).take_due(now);
+        let refusals = lock(&self.refusals).take_due(now);
         let next = match (&strangers, refusals.is_empty()) {
             (None, true) => NEVER,
             _ => now.as_millisecond().saturating_add(budget::QUIET.as_secs().saturating_mul(1000)),
         };
         self.tell_at.store(next, Ordering::Relaxed);
-        self.put_notices(strangers, refusals, now);
+        self.put_notices(strangers, &refusals, now);
     }
 
     fn put_notices(
         &self,
         strangers: Option<LeftOut>,
-        refusals: Vec<(String, LeftOut)>,
+        refusals: &[(String, LeftOut)],
         now: Timestamp,
     ) {
         let notice = |who, LeftOut { events, from, to }| {
@@ -116,7 +116,7 @@ impl Logs {
         if let Some(left_out) = strangers {
             self.strangers.put(&notice("system:anonymous", left_out));
         }
-        for (user, left_out) in &refusals {
+        for (user, left_out) in refusals {
             self.users.put(&notice(user, *left_out));
         }
     }
@@ -131,7 +131,7 @@ impl Drop for Recorder {
     fn drop(&mut self) {
         let strangers = lock(&self.logs.strangers_budget).last_word();
         let refusals = lock(&self.logs.refusals).last_words();
-        self.logs.put_notices(strangers, refusals, (self.clock)());
+        self.logs.put_notices(strangers, &refusals, (self.clock)());
     }
 }
 
