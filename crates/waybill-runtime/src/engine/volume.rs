@@ -27,10 +27,11 @@ pub(super) struct Volume {
 /// What a container may do there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) enum Access {
-    ReadWrite,
-    /// Not in what is mounted below it.
-    ReadOnly,
-    ReadOnlyThroughout,
+    Writable,
+    /// Read-only, but not in what is mounted below it.
+    Locked,
+    /// Read-only, also in what is mounted below it.
+    LockedThroughout,
 }
 
 /// Which way mounts go that are made later.
@@ -91,9 +92,9 @@ fn volume(mount: &Mount, before: &[Volume]) -> Option<Volume> {
         source: mount.source().clone()?,
         recursive: has("rbind"),
         access: match (has("rro"), has("ro")) {
-            (true, _) => Access::ReadOnlyThroughout,
-            (false, true) => Access::ReadOnly,
-            (false, false) => Access::ReadWrite,
+            (true, _) => Access::LockedThroughout,
+            (false, true) => Access::Locked,
+            (false, false) => Access::Writable,
         },
         propagation,
         late: destination == Path::new(DEV) || (dev_is_late && destination.starts_with(DEV)),
@@ -130,9 +131,9 @@ mod tests {
         let shown: Vec<_> =
             volumes.iter().map(|it| (it.propagation, it.recursive, it.access)).collect();
         let expected = [
-            (Propagation::Private, true, Access::ReadOnly),
-            (Propagation::Slave, false, Access::ReadWrite),
-            (Propagation::Shared, true, Access::ReadOnlyThroughout),
+            (Propagation::Private, true, Access::Locked),
+            (Propagation::Slave, false, Access::Writable),
+            (Propagation::Shared, true, Access::LockedThroughout),
         ];
         assert_eq!(shown, expected);
         assert!(volumes.iter().all(|it| !it.late && it.source == Path::new("/b")));

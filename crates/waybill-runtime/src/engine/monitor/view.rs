@@ -28,7 +28,7 @@ const ROOT: &str = "/sys/fs/cgroup";
 
 /// Leaves the machine's mount namespace for one of our own, in which all is as shared as it was.
 pub(super) fn leave_mounts() -> io::Result<()> {
-    Ok(sys::unshare(UnshareFlags::NEWNS)?)
+    sys::unshare(UnshareFlags::NEWNS)
 }
 
 /// Makes the mount namespace, which must be our own, one without cgroups. With a `view`, that directory has a place for each older

@@ -105,9 +105,9 @@ pub(super) fn put_late(volumes: &[Volume], pid: i32) -> Result<Vec<String>, Stri
 fn clone_with_access(volume: &Volume) -> io::Result<OwnedFd> {
     let tree = clone_tree(&volume.place(), true)?;
     match volume.access {
-        Access::ReadWrite => {}
-        Access::ReadOnly => sys::make_read_only(tree.as_fd(), false)?,
-        Access::ReadOnlyThroughout => sys::make_read_only(tree.as_fd(), true)?,
+        Access::Writable => {}
+        Access::Locked => sys::make_read_only(tree.as_fd(), false)?,
+        Access::LockedThroughout => sys::make_read_only(tree.as_fd(), true)?,
     }
     Ok(tree)
 }
