@@ -1,6 +1,6 @@
 //! Attempts to put a process under somebody else's name, or under nobody's.
 
-use std::{fs, path::PathBuf, thread, time::Duration};
+use std::{fs, path::PathBuf, process::Command, thread, time::Duration};
 
 use serde_json::Value;
 use waybill_testkit::{
@@ -75,9 +75,12 @@ struct Namesake {
 }
 
 impl Namesake {
+    /// Mounts the hierarchy once more: where it is mounted usually, no container gets it.
     fn new(stack: &Stack) -> Self {
-        let hybrid = PathBuf::from("/sys/fs/cgroup/unified");
-        let unified = if hybrid.exists() { hybrid } else { PathBuf::from("/sys/fs/cgroup") };
+        let unified = stack.dir().join("cgroups");
+        fs::create_dir(&unified).unwrap();
+        let mounted = Command::new("mount").args(["-t", "cgroup2", "none"]).arg(&unified).status();
+        assert!(mounted.unwrap().success());
         let name = format!("frame-{}", stack.dir().file_name().unwrap().display());
         Self { unified, name }
     }
@@ -111,10 +114,11 @@ impl Drop for Namesake {
                 let _ = fs::remove_dir(below.path());
             }
             if fs::remove_dir(&top).is_ok() || !top.exists() {
-                return;
+                break;
             }
             thread::sleep(Duration::from_millis(50));
         }
+        let _ = Command::new("umount").arg("--lazy").arg(&self.unified).status();
     }
 }
 
