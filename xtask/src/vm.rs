@@ -35,7 +35,7 @@ pub(crate) struct Args {
     with: Vec<PathBuf>,
 
     /// The seconds after which the machine is stopped, whatever it does
-    #[arg(long, value_name = "N", default_value_t = 300)]
+    #[arg(long, value_name = "N", default_value_t = 600)]
     limit: u64,
 
     /// What to run there

@@ -8,6 +8,7 @@ pub mod exec;
 pub mod field;
 pub mod gates;
 pub mod names;
+pub mod node;
 pub mod pod;
 pub mod provider_class;
 pub mod quantity;

@@ -255,6 +255,13 @@ impl Status {
         Self::failure(415, "UnsupportedMediaType", message.into(), None)
     }
 
+    /// 429: too much at once.
+    pub fn too_many_requests() -> Self {
+        let message = "Too many requests, please try again later.".to_owned();
+        let details = StatusDetails { retry_after_seconds: 1, ..StatusDetails::default() };
+        Self::failure(429, "TooManyRequests", message, Some(details))
+    }
+
     /// 500: something of ours is broken; the cause is in the log, not here.
     pub fn internal(message: impl Into<String>) -> Self {
         let message = format!("Internal error occurred: {}", message.into());

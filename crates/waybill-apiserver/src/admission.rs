@@ -7,6 +7,7 @@
 mod env_names;
 pub(crate) mod ephemeral;
 pub(crate) mod exec_env;
+mod node_restriction;
 mod provider_classes;
 mod service_account;
 
@@ -19,7 +20,7 @@ use waybill_api::{
 };
 
 use crate::{
-    authz::{Authorizer, forbidden::object_message, node::node_of},
+    authz::{Authorizer, forbidden::object_message, node::restriction::NodeWrite},
     document::{at, is_terminating, metadata},
     objects::Objects,
     rest::{Change, Part},
@@ -56,7 +57,7 @@ impl Admission {
     ) -> Result<(), Status> {
         self.check_namespace(change, document)?;
         self.check_roles(change, None, document)?;
-        self.check_node(change, document)?;
+        self.restrict_node(change, "", NodeWrite::Create(document))?;
         self.check_env_names(change, None, document)?;
         if is_pod(change) {
             let spec = PodEnvSpec::from_value(at(document, "/spec")).unwrap_or_default();
@@ -96,7 +97,7 @@ impl Admission {
         if change.route.resource.plural == "namespaces" && KEPT_NAMESPACES.contains(&name) {
             return Err(forbidden(change, name, "this namespace may not be deleted"));
         }
-        Ok(())
+        self.restrict_node(change, "", NodeWrite::Delete(document))
     }
 
     /// Objects are created only in namespaces that exist and are not going away.
@@ -131,15 +132,6 @@ impl Admission {
         self.authorizer
             .check_rbac_write(change.user, old, new)
             .map_err(|error| forbidden(change, metadata(new, "name"), &error.to_string()))
-    }
-
-    /// What only the body of a node's request tells.
-    fn check_node(&self, change: Change<'_>, document: &Value) -> Result<(), Status> {
-        let Some(node) = node_of(change.user) else { return Ok(()) };
-        self.authorizer
-            .nodes()
-            .check_create(node, &change.route.target(), document)
-            .map_err(|error| forbidden(change, metadata(document, "name"), &error.to_string()))
     }
 }
 

@@ -6,7 +6,7 @@ mod pods;
 mod reviews;
 mod write;
 
-use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
+use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
@@ -22,8 +22,11 @@ pub(crate) use self::nonresource::open_api;
 use crate::{
     audit::{self, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
     authn::{Authenticated, Authenticator, Peer, front_proxy::strip, impersonation},
-    authz::{Authorizer, FieldTerm, forbidden},
-    http::{Answer, AnswerBody, Body, Connection, Service, compress, keeping},
+    authz::{Authorizer, FieldTerm, MASTERS_GROUP, forbidden},
+    http::{
+        Answer, AnswerBody, Body, Connection, InFlight, InFlightRequest, RequestKind, Service,
+        compress, keeping,
+    },
     metrics::Metrics,
     proxy::{NodeProxy, ProxyAnswer, address::NodeAddressType, session::SessionSigner},
     query::Query,
@@ -52,6 +55,9 @@ pub(crate) struct Api {
     pub(crate) sessions: TaskTracker,
     pub(crate) gates: FeatureGates,
     pub(crate) clock: Clock,
+    pub(crate) in_flight: Arc<InFlight>,
+    /// How long a client may take to send a body.
+    pub(crate) request_timeout: Duration,
 }
 
 /// A request after authentication.
@@ -141,20 +147,29 @@ impl Service for Api {
             }
         };
         let audit_id = audit.id().to_string();
+        // Counted until the answer is sent.
+        let counted = match (&authenticated, &acting_as) {
+            (Ok(found), Ok(other)) => {
+                let user = other.as_ref().unwrap_or(&found.user);
+                self.count(user, &action, lifetime)
+            }
+            _ => Ok(None),
+        };
         let result = match (&authenticated, &acting_as) {
             (Err(status), _) | (_, Err(status)) => Err(status.clone()),
+            (Ok(_), Ok(_)) if counted.is_err() => Err(Status::too_many_requests()),
             (Ok(found), Ok(other)) => {
                 let user = other.as_ref().unwrap_or(&found.user);
                 narrow_to_name(&mut action, &query);
-                let context = Context {
-                    user,
-                    method: &method,
-                    headers: &headers,
-                    query: &query,
-                    audit: &mut audit,
-                };
-                match self.authorize(user, &action, &query) {
+                match self.permit(user, &action, &query, &mut audit).await {
                     Ok(()) => {
+                        let context = Context {
+                            user,
+                            method: &method,
+                            headers: &headers,
+                            query: &query,
+                            audit: &mut audit,
+                        };
                         let handling = self.dispatch(&route, &path, context, request);
                         match AssertUnwindSafe(handling).catch_unwind().await {
                             Ok(result) => result,
@@ -175,7 +190,7 @@ impl Service for Api {
                 let code = response.status().as_u16();
                 self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
-                return response.map(|body| keeping(body, audit));
+                return response.map(|body| keeping(body, (audit, counted)));
             }
             Ok(Handled::Session(answer)) => {
                 let code = answer.response.status().as_u16();
@@ -188,7 +203,11 @@ impl Service for Api {
             Err(status) => Answer::status(&status),
         };
         self.metrics.observe(&route, &action.verb, answer.code.as_u16(), started.elapsed());
-        finish(answer, audit, &headers, &audit_id, lifetime).await
+        let response = finish(answer, audit, &headers, &audit_id, lifetime).await;
+        match counted {
+            Ok(Some(counted)) => response.map(|body| keeping(body, counted)),
+            _ => response,
+        }
     }
 }
 
@@ -217,6 +236,39 @@ impl Api {
             self.allow(caller, need, &[])?;
         }
         Ok(Some(asked.user))
+    }
+
+    /// Whether the request may be carried out: they may do it, and it is or can be recorded.
+    async fn permit(
+        &self,
+        user: &User,
+        action: &Action,
+        query: &Query,
+        audit: &mut RequestAudit,
+    ) -> Result<(), Status> {
+        self.authorize(user, action, query)?;
+        audit.allowed().await.map_err(|error| Status::unavailable(error.to_string()))
+    }
+
+    /// Counts a request about a resource; an error if there are too many. Probes and discovery, what
+    /// lasts, and administrators are not counted.
+    fn count(
+        &self,
+        user: &User,
+        action: &Action,
+        lifetime: Lifetime,
+    ) -> Result<Option<InFlightRequest>, Status> {
+        let is_path = matches!(action.target, Target::Path(_));
+        let is_admin = user.groups.iter().any(|group| group == MASTERS_GROUP);
+        if is_path || is_admin || lifetime == Lifetime::LongRunning {
+            return Ok(None);
+        }
+        let kind = match action.verb.as_str() {
+            "get" | "list" | "watch" => RequestKind::Reading,
+            _ => RequestKind::Mutating,
+        };
+        let counted = self.in_flight.begin(&user.name, kind);
+        counted.map(Some).ok_or_else(Status::too_many_requests)
     }
 
     fn authorize(&self, user: &User, action: &Action, query: &Query) -> Result<(), Status> {
@@ -304,9 +356,7 @@ impl Api {
             }
             "list" => {
                 let view = view(&context)?;
-                let reader = &self.reader;
-                let body = reader.list(context.user, route, context.query, &view, now).await?;
-                Ok(Answer::json(http::StatusCode::OK, body))
+                self.reader.list(context.user, route, context.query, &view, now).await
             }
             "watch" => {
                 let options = WatchOptions::parse(route, context.query)?;
@@ -336,6 +386,7 @@ async fn finish(
     }
     let answer = match audit.complete(ResponseStatus::code(code)).await {
         Ok(()) => answer,
+        Err(_) if code >= 400 => answer,
         Err(error) => Answer::status(&Status::unavailable(format!(
             "the request was carried out, but could not be recorded yet: {error}"
         ))),

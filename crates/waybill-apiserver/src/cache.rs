@@ -68,7 +68,8 @@ impl Cache {
         Self { state: RwLock::new(state) }
     }
 
-    /// Applies one change; `None` deletes. Changes come in the order of their revisions.
+    /// Applies one change; `None` deletes. Changes come in the order of their revisions, each with one
+    /// of its own.
     pub(crate) fn apply(
         &self,
         key: ObjectKey,
@@ -76,23 +77,23 @@ impl Cache {
         new: Option<CachedObject>,
     ) {
         let mut state = self.write();
-        let state = &mut *state;
+        state.apply(key, revision, revision, new);
         state.revision = revision;
-        let new = new.map(Arc::new);
-        let old = match &new {
-            Some(object) => state.objects.insert(key, Arc::clone(object)),
-            None => state.objects.remove(&key),
-        };
-        let Some(change) = ObjectChange::between(old, new, revision) else { return };
-        let change = Arc::new(change);
-        let told = Arc::new(Told::new(Arc::clone(&change)));
-        state.watchers.retain(|watcher| watcher.try_send(Arc::clone(&told)).is_ok());
-        if state.history.len() >= HISTORY
-            && let Some(forgotten) = state.history.pop_front()
-        {
-            state.complete_after = forgotten.revision;
+    }
+
+    /// Applies all that led to `revision`, in the order given, as one step: nobody sees a part of it.
+    /// What is deleted is shown at `deleted_at`.
+    pub(crate) fn apply_together(
+        &self,
+        revision: ResourceVersion,
+        deleted_at: ResourceVersion,
+        changes: Vec<(ObjectKey, Option<CachedObject>)>,
+    ) {
+        let mut state = self.write();
+        for (key, new) in changes {
+            state.apply(key, revision, deleted_at, new);
         }
-        state.history.push_back(change);
+        state.revision = state.revision.max(revision);
     }
 
     /// Notes that nothing else has happened up to `revision`.
@@ -204,6 +205,32 @@ impl Cache {
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn apply(
+        &mut self,
+        key: ObjectKey,
+        revision: ResourceVersion,
+        deleted_at: ResourceVersion,
+        new: Option<CachedObject>,
+    ) {
+        let new = new.map(Arc::new);
+        let old = match &new {
+            Some(object) => self.objects.insert(key, Arc::clone(object)),
+            None => self.objects.remove(&key),
+        };
+        let Some(change) = ObjectChange::between(old, new, revision, deleted_at) else { return };
+        let change = Arc::new(change);
+        let told = Arc::new(Told::new(Arc::clone(&change)));
+        self.watchers.retain(|watcher| watcher.try_send(Arc::clone(&told)).is_ok());
+        if self.history.len() >= HISTORY
+            && let Some(forgotten) = self.history.pop_front()
+        {
+            self.complete_after = forgotten.revision;
+        }
+        self.history.push_back(change);
     }
 }
 

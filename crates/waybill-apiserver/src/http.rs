@@ -3,9 +3,11 @@
 mod answer;
 mod body;
 mod connection;
+mod in_flight;
 
 pub(crate) use self::{
-    answer::{Answer, AnswerBody, compress, keeping},
-    body::{Body, read_body},
+    answer::{Answer, AnswerBody, PIECE, WORTH_COMPRESSING, compress},
+    body::{Body, keeping, read_body},
     connection::{Connection, Listener, Patience, Service},
+    in_flight::{InFlight, InFlightRequest, RequestKind},
 };

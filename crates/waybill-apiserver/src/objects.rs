@@ -252,29 +252,46 @@ impl Objects {
     }
 
     /// Tells the caches what happened while nobody was listening.
+    ///
+    /// The changes of a resource become visible together, at the revision of the snapshot: a list
+    /// has all of them or none, and a watch from before it tells all of them. When each happened
+    /// is not known, so whoever saw only some of these events must be able to ask for all of them
+    /// again: every event but the last shows a version before the snapshot's.
     fn catch_up(&self, snapshot: Snapshot) {
         let revision = snapshot.revision;
+        let before = ResourceVersion::from(revision.get().saturating_sub(1));
         let mut found = by_prefix(snapshot);
-        for Entry { resource, prefix, cache } in &self.caches {
-            let stored = found.remove(prefix).unwrap_or_default();
-            let mut seen = HashSet::new();
-            for Stored { key, value, revision: written } in stored {
-                let Some((_, _, object_key)) = self.place(&key) else { continue };
-                seen.insert(object_key.clone());
-                let known = cache.get(&object_key).map(|object| object.revision);
-                if known != Some(written)
-                    && let Some(object) = cached(resource, value, written)
-                {
-                    self.apply_to(resource, cache, object_key, revision, Some(object));
-                }
+        for entry in &self.caches {
+            let stored = found.remove(&entry.prefix).unwrap_or_default();
+            let mut changes = self.missed(entry, stored);
+            changes.sort_by_key(|(_, new)| new.as_ref().map_or(before, |new| new.revision));
+            for (key, new) in &changes {
+                let old = entry.cache.get(key);
+                observe(&*self.observer, entry.resource, old.as_deref(), new.as_ref());
             }
-            for object in cache.list("", None, usize::MAX, |_| true).objects {
-                if !seen.contains(&object.key) {
-                    self.apply_to(resource, cache, object.key.clone(), revision, None);
-                }
-            }
+            entry.cache.apply_together(revision, before, changes);
         }
         self.advance(revision);
+    }
+
+    /// What differs between the objects of a cache and those that are stored.
+    fn missed(&self, entry: &Entry, stored: Vec<Stored>) -> Vec<(ObjectKey, Option<CachedObject>)> {
+        let Entry { resource, cache, .. } = entry;
+        let mut seen = HashSet::new();
+        let mut changes = Vec::new();
+        for Stored { key, value, revision: written } in stored {
+            let Some((_, _, object_key)) = self.place(&key) else { continue };
+            seen.insert(object_key.clone());
+            let known = cache.get(&object_key).map(|object| object.revision);
+            if known != Some(written)
+                && let Some(object) = cached(resource, value, written)
+            {
+                changes.push((object_key, Some(object)));
+            }
+        }
+        let gone = cache.list("", None, usize::MAX, |object| !seen.contains(&object.key)).objects;
+        changes.extend(gone.iter().map(|object| (object.key.clone(), None)));
+        changes
     }
 
     fn place(&self, key: &str) -> Option<(&'static Resource, &Cache, ObjectKey)> {
@@ -337,3 +354,6 @@ fn cached(
     }
     object.ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,7 @@ mod tests;
 
 use std::{error::Error, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Empty, combinators::UnsyncBoxBody};
@@ -30,7 +31,6 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::{sync::oneshot, time::timeout};
-use tokio_rustls::TlsConnector;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -53,7 +53,7 @@ pub(crate) type ProxyBody = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
 /// Asks nodes on behalf of clients. It owns every connection it opens; dropping it ends them.
 pub(crate) struct NodeProxy {
-    tls: TlsConnector,
+    tls: ArcSwap<ClientConfig>,
     limits: ProxyLimits,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -62,7 +62,12 @@ pub(crate) struct NodeProxy {
 impl NodeProxy {
     pub(crate) fn new(tls: Arc<ClientConfig>, limits: ProxyLimits) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        Self { tls: TlsConnector::from(tls), limits, tasks, stop }
+        Self { tls: ArcSwap::new(tls), limits, tasks, stop }
+    }
+
+    /// From now on connections are opened with this, such as a renewed certificate.
+    pub(crate) fn set_tls(&self, tls: Arc<ClientConfig>) {
+        self.tls.store(tls);
     }
 
     /// Joins the client's connection with one to the node, for exec, attach and port-forward.

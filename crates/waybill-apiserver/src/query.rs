@@ -36,14 +36,16 @@ impl Query {
         self.has(name) && !matches!(self.text(name), "0" | "false" | "False" | "FALSE")
     }
 
+    /// A number; one that is larger than any that can be meant is the largest.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
         match self.text(name) {
             "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
-                Status::bad_request(format!(
-                    "invalid value for the query parameter {name:?}: expected a number"
-                ))
-            }),
+            text if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Ok(Some(text.parse().unwrap_or(u64::MAX)))
+            }
+            _ => Err(Status::bad_request(format!(
+                "invalid value for the query parameter {name:?}: expected a number"
+            ))),
         }
     }
 }
@@ -78,6 +80,10 @@ mod tests {
         assert_eq!(query.number("limit").unwrap(), Some(500));
         assert_eq!(query.number("none").unwrap(), None);
         assert!(query.number("bad").is_err());
+        let large = Query::parse("a=18446744073709551615&b=99999999999999999999&c=+1");
+        assert_eq!(large.number("a").unwrap(), Some(u64::MAX));
+        assert_eq!(large.number("b").unwrap(), Some(u64::MAX));
+        assert!(large.number("c").is_err());
         assert_eq!(query.all("x"), ["y", "z"]);
     }
 

@@ -1,5 +1,6 @@
 //! Puts the parts together, in the order in which they need one another, and takes them apart.
 
+mod certificates;
 mod store;
 
 use std::{
@@ -9,21 +10,21 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
-use rustls::RootCertStore;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use jiff::{SignedDuration, Timestamp};
+use rustix::process::geteuid;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_api::{gates::FeatureGates, pod::EnvOptions};
 use waybill_core::secret::SecretBytes;
 
+use self::certificates::{renew, tls_to_nodes};
 pub use self::store::{EtcdFiles, EtcdStore, StoreConfig};
 use crate::{
     admission::Admission,
     api::{Api, open_api},
     audit::{
-        AuditLog, AuditMetrics, Durability, LogOptions, OnFailure, Overflow, Policy, Recorder,
-        RotatingFile, Rotation,
+        AuditLog, AuditMetrics, Durability, LogOptions, Logs, OnFailure, Overflow, Policy,
+        Recorder, RotatingFile, Rotation,
     },
     authn::{
         Anonymous, Authenticator, BearerTokens,
@@ -40,14 +41,12 @@ use crate::{
     },
     authz::Authorizer,
     controllers,
-    http::{Listener, Patience},
+    http::{InFlight, Listener, Patience},
     kinds,
     metrics::Metrics,
     objects::Objects,
     pki::{Pki, PkiConfig, tls::server_config},
-    proxy::{
-        NodeProxy, ProxyLimits, address::NodeAddressType, connect::node_tls, session::SessionSigner,
-    },
+    proxy::{NodeProxy, ProxyLimits, address::NodeAddressType, session::SessionSigner},
     read::{Pages, Reader},
     registry::Resource,
     rest::{Clock, Rest},
@@ -65,6 +64,15 @@ const SESSIONS: Duration = Duration::from_secs(5);
 
 /// How long a request waits for a place in the audit log before it is refused.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What strangers may fill of the disk, and of the memory; it is theirs alone.
+const STRANGERS_ROTATION: Rotation = Rotation {
+    max_bytes: 10 << 20,
+    max_backups: Some(3),
+    max_age: None,
+    keep_at_least: SignedDuration::ZERO,
+};
+const STRANGERS_PLACES: u32 = 4_096;
 
 /// How a server is set up.
 #[derive(Clone, Debug)]
@@ -87,12 +95,37 @@ pub struct Config {
     pub strict_audit: bool,
     /// What becomes of requests that cannot be recorded.
     pub audit_failure: AuditFailure,
+    /// When files of the audit log are full, and how long they are kept.
+    pub audit_rotation: AuditRotation,
     /// What may be asked without saying who asks.
     pub anonymous: AnonymousAccess,
     /// Further keys whose service account tokens are believed, as PEM files.
     pub service_account_keys: Vec<PathBuf>,
     /// Which address of a node is dialled: the first of these that it has.
     pub node_address_types: Vec<NodeAddressType>,
+    /// What one client, and all together, may ask for at once.
+    pub limits: RequestLimits,
+}
+
+/// What clients may ask for at once; names and defaults are upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLimits {
+    /// Requests that read, at once; one user has at most half of them. 0 is no limit.
+    pub max_requests_inflight: usize,
+    /// Requests that change something, at once; one user has at most half of them. 0 is no limit.
+    pub max_mutating_requests_inflight: usize,
+    /// How long a client may take to send the body of a request.
+    pub request_timeout: Duration,
+}
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        Self {
+            max_requests_inflight: 400,
+            max_mutating_requests_inflight: 200,
+            request_timeout: Duration::from_secs(60),
+        }
+    }
 }
 
 /// What may be asked without saying who asks.
@@ -115,6 +148,30 @@ pub enum AuditFailure {
     Allow,
     /// They are refused.
     Fail,
+}
+
+/// When files of the audit log are full, and how long they are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditRotation {
+    /// The bytes of a file that is full.
+    pub max_size: u64,
+    /// How many full files are kept; `None` for all.
+    pub max_backups: Option<usize>,
+    /// How long they are kept; `None` for ever.
+    pub max_age: Option<Duration>,
+    /// Should `max_backups` make one go earlier, the log, a metric and an alert tell.
+    pub keep_at_least: Duration,
+}
+
+impl Default for AuditRotation {
+    fn default() -> Self {
+        Self {
+            max_size: 100 << 20,
+            max_backups: Some(10),
+            max_age: None,
+            keep_at_least: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
 }
 
 /// A server that runs.
@@ -185,7 +242,7 @@ impl Server {
             authorizer,
             recorder: recorder(&config, audit_metrics, &clock)?,
             metrics,
-            proxy: node_proxy(&pki)?,
+            proxy: NodeProxy::new(tls_to_nodes(&pki)?, ProxyLimits::default()),
             session_signer: SessionSigner::new(pki.exec_session_key())
                 .map_err(during("reading the key of exec sessions"))?,
             node_address_types: config.node_address_types.clone(),
@@ -193,6 +250,11 @@ impl Server {
             sessions: TaskTracker::new(),
             gates: config.gates,
             clock: Arc::clone(&clock),
+            in_flight: InFlight::new(
+                config.limits.max_requests_inflight,
+                config.limits.max_mutating_requests_inflight,
+            ),
+            request_timeout: config.limits.request_timeout,
         });
         controllers::ensure_basics(&api)
             .await
@@ -205,12 +267,14 @@ impl Server {
         let listener =
             Listener { socket: listener, tls: Arc::new(tls), patience: Patience::default() };
         tasks.spawn(listener.serve(Arc::clone(&api), stop.clone()));
-        tasks.spawn(renew(Arc::clone(&pki), Arc::clone(&clock), stop.clone()));
+        tasks.spawn(renew(Arc::clone(&api), Arc::clone(&pki), stop.clone()));
         tasks.close();
 
         let socket_path = state.join("run").join("login.sock");
-        let admins =
-            AdminRule { server_uid: own_uid(state), group: crate::authz::MASTERS_GROUP.to_owned() };
+        let admins = AdminRule {
+            server_uid: geteuid().as_raw(),
+            group: crate::authz::MASTERS_GROUP.to_owned(),
+        };
         let socket =
             LocalSocket::bind(&socket_path, local, UnixUsers::new(admins), Arc::clone(&clock))
                 .map_err(during("opening the local socket"))?;
@@ -361,12 +425,13 @@ fn recorder(
     clock: &Clock,
 ) -> Result<Recorder, ServerError> {
     let policy = audit_policy(config.audit_policy.as_deref())?;
-    let path = config.state_dir.join("audit").join("audit.log");
-    let what = || format!("opening the audit log {}", path.display());
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(during(what()))?;
-    }
-    let file = RotatingFile::open(&path, Rotation::default()).map_err(during(what()))?;
+    let AuditRotation { max_size, max_backups, max_age, keep_at_least } = config.audit_rotation;
+    let rotation = Rotation {
+        max_bytes: max_size,
+        max_backups,
+        max_age: max_age.map(saturating),
+        keep_at_least: saturating(keep_at_least),
+    };
     let options = if config.strict_audit {
         LogOptions {
             overflow: Overflow::Reject(AUDIT_PATIENCE),
@@ -376,12 +441,34 @@ fn recorder(
     } else {
         LogOptions::default()
     };
-    let log = AuditLog::start(file, options, metrics, Arc::clone(clock)).map_err(during(what()))?;
+    let users = audit_log(config, "audit.log", rotation, options, &metrics, clock)?;
+    let places = LogOptions { places: STRANGERS_PLACES, ..options };
+    let strangers =
+        audit_log(config, "anonymous.log", STRANGERS_ROTATION, places, &metrics, clock)?;
     let on_failure = match config.audit_failure {
         AuditFailure::Allow if !config.strict_audit => OnFailure::Allow,
         _ => OnFailure::Refuse,
     };
-    Ok(Recorder::new(policy, Arc::new(log), on_failure, Arc::clone(clock)))
+    Ok(Recorder::new(policy, Logs::new(users, strangers), on_failure, Arc::clone(clock)))
+}
+
+fn audit_log(
+    config: &Config,
+    name: &str,
+    rotation: Rotation,
+    options: LogOptions,
+    metrics: &AuditMetrics,
+    clock: &Clock,
+) -> Result<AuditLog, ServerError> {
+    let path = config.state_dir.join("audit").join(name);
+    let what = || format!("opening the audit log {}", path.display());
+    let file = RotatingFile::open(&path, rotation, clock()).map_err(during(what()))?;
+    let file = file.counting(metrics.dropped.clone());
+    AuditLog::start(file, options, metrics.clone(), Arc::clone(clock)).map_err(during(what()))
+}
+
+fn saturating(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
 fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {
@@ -391,46 +478,12 @@ fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {
     Policy::parse(&text).map_err(during(what()))
 }
 
-fn node_proxy(pki: &Pki) -> Result<NodeProxy, ServerError> {
-    let step = "setting up TLS towards nodes";
-    let client = pki.node_client();
-    let mut roots = RootCertStore::empty();
-    roots.add(pki.cluster_authority().clone()).map_err(during(step))?;
-    let chain = CertificateDer::pem_slice_iter(client.certificate.as_bytes())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(during(step))?;
-    let key = PrivateKeyDer::from_pem_slice(client.key.expose()).map_err(during(step))?;
-    let tls = node_tls(roots, chain, key).map_err(during(step))?;
-    Ok(NodeProxy::new(tls, ProxyLimits::default()))
-}
-
-/// Certificates that end soon are renewed while the server runs.
-async fn renew(pki: Arc<Pki>, clock: Clock, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(Duration::from_secs(3600)) => {}
-        }
-        if let Err(error) = pki.refresh(clock()) {
-            let error = waybill_core::chain::Chain(&error);
-            tracing::error!(%error, "certificates could not be renewed");
-        }
-    }
-}
-
 /// Names the step that failed.
 fn during<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     step: impl Into<String>,
 ) -> impl FnOnce(E) -> ServerError {
     let step = step.into();
     move |source| ServerError { step, source: source.into() }
-}
-
-/// Whoever owns the state directory runs the server.
-fn own_uid(state_dir: &Path) -> u32 {
-    use std::os::unix::fs::MetadataExt;
-
-    std::fs::metadata(state_dir).map_or(0, |metadata| metadata.uid())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one clock of the server, passed to everybody")]

@@ -61,14 +61,14 @@ pub(crate) enum Headers {
 pub(crate) struct IncludeObjectError(String);
 
 impl TableMaker<'_> {
-    /// The table of a list: `metadata` is the list's, with `resourceVersion` and `continue`.
-    pub(crate) fn list<'o>(
-        &self,
-        metadata: &Value,
-        items: impl IntoIterator<Item = &'o Value>,
-    ) -> Value {
-        let rows = items.into_iter().map(|object| self.row(object)).collect();
-        self.table(metadata.clone(), rows)
+    /// What the table of a list says before its first row: `metadata` is the list's, with
+    /// `resourceVersion` and `continue`. After the last row come `]}`.
+    pub(crate) fn head(&self, metadata: &Value) -> String {
+        format!(
+            "{{\"kind\":\"Table\",\"apiVersion\":\"{API_VERSION}\",\"metadata\":{metadata},\
+             \"columnDefinitions\":{},\"rows\":[",
+            Value::Array(self.columns())
+        )
     }
 
     /// The table of one object, as in the answer to a GET and in a watch event.
@@ -79,20 +79,24 @@ impl TableMaker<'_> {
     }
 
     fn table(&self, metadata: Value, rows: Vec<Value>) -> Value {
-        let columns = match self.headers {
-            Headers::Omitted => Vec::new(),
-            Headers::Present => columns(self.resource).iter().map(Column::definition).collect(),
-        };
         object_of([
             ("kind", "Table".into()),
             ("apiVersion", API_VERSION.into()),
             ("metadata", metadata),
-            ("columnDefinitions", Value::Array(columns)),
+            ("columnDefinitions", Value::Array(self.columns())),
             ("rows", Value::Array(rows)),
         ])
     }
 
-    fn row(&self, object: &Value) -> Value {
+    fn columns(&self) -> Vec<Value> {
+        match self.headers {
+            Headers::Omitted => Vec::new(),
+            Headers::Present => columns(self.resource).iter().map(Column::definition).collect(),
+        }
+    }
+
+    /// The row of one object.
+    pub(crate) fn row(&self, object: &Value) -> Value {
         let mut fields = Map::new();
         fields.insert("cells".to_owned(), row(self.resource, object, self.now).into());
         if self.resource == "pods" {

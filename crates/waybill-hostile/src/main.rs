@@ -11,6 +11,7 @@
 )]
 
 mod cgroups;
+mod other_process;
 mod user_namespace;
 
 use std::process::ExitCode;
@@ -23,10 +24,12 @@ type Attack = fn(&[String]) -> Outcome;
 
 /// By name.
 const ATTACKS: &[(&str, Attack)] = &[
-    ("cgroups-see", cgroups::see),
     ("cgroups-enter", cgroups::enter),
     ("cgroups-lift", cgroups::lift),
+    ("cgroups-see", cgroups::see),
+    ("ptrace", other_process::attach),
     ("user-namespace", user_namespace::enter),
+    ("write-memory", other_process::write),
 ];
 
 /// What a call that names no attack gets, so that no test takes it for one that was stopped.

@@ -20,6 +20,7 @@ mod machine;
 mod record;
 mod recover;
 mod sandbox;
+mod sensitive;
 mod server;
 mod service;
 mod sessions;

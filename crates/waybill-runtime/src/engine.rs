@@ -19,6 +19,7 @@ mod service;
 mod sessions;
 mod settings;
 mod spawner;
+mod volume;
 mod wire;
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, time::SystemTime};
@@ -32,6 +33,7 @@ use waybill_core::{
 
 use crate::sys;
 
+pub(crate) use self::clock::seconds;
 pub use self::{
     attach_sessions::{AttachRecord, AttachRequest, AttachSession},
     error::{EngineError, ExecFault, Kind},
@@ -83,12 +85,27 @@ pub struct Namespaces {
 /// What a container shall be.
 #[derive(Debug)]
 pub struct ContainerRequest {
-    /// Everything but the environment, which never leaves memory. `process.env` is empty.
+    /// Everything but the environment, which never leaves memory, as `process.args` does not. `process.env`
+    /// is empty.
     pub spec: Spec,
     /// The environment, each name once, in order.
     pub env: Vec<(EnvName, EnvValue)>,
     /// How it reads and writes.
     pub stdio: Stdio,
+    /// What errors call the program, if not by its path: that may hold a secret.
+    pub program_name: Option<String>,
+    /// Which system calls it is denied.
+    pub seccomp: SeccompProfile,
+}
+
+/// Which system calls the processes of a container are denied, first processes and sessions alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum SeccompProfile {
+    /// Our own small filter: no new namespaces, no mounts, no hold on other processes.
+    #[default]
+    RuntimeDefault,
+    /// No filter.
+    Unconfined,
 }
 
 /// A container's stdio.

@@ -157,6 +157,25 @@ impl Stack {
         self.wait_for_note(&format!("the {name} is back"));
     }
 
+    /// Stops a role as Ctrl-Z does, which it cannot refuse; returns the process, which sleeps until it is told to go
+    /// on with [`Stack::resume`].
+    #[track_caller]
+    pub fn pause_role(&self, name: &str) -> u32 {
+        let role = self.role(name);
+        signal(role, "STOP");
+        let is_stopped = || {
+            let status = fs::read_to_string(format!("/proc/{role}/status")).unwrap_or_default();
+            status.lines().any(|line| line.starts_with("State:\tT"))
+        };
+        wait_until(&format!("{name} is stopped"), is_stopped);
+        role
+    }
+
+    /// Lets a process go on.
+    pub fn resume(&self, process: u32) {
+        signal(process, "CONT");
+    }
+
     /// Waits until it says `part`.
     #[track_caller]
     pub fn wait_for_note(&self, part: &str) {

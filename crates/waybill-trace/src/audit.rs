@@ -1,5 +1,7 @@
 //! Requests for sessions and debug containers, as the audit log of the API server tells of them.
 
+mod event;
+
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -9,8 +11,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use waybill_api::exec::{ADDED_CONTAINERS_ANNOTATION, ExecVar, PodExecOptions};
+use serde::Serialize;
+use waybill_api::exec::{ExecVar, PodExecOptions};
+
+use self::event::{Event, ObjectReference};
 
 /// Who asked, as the API server authenticated them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -73,12 +77,18 @@ pub enum Asked {
     },
 }
 
+/// Where our API server records what those do who did not say who they are. Other servers have no such
+/// file.
+const STRANGERS: &str = "anonymous.log";
+
 /// The audit log of an API server on this machine, read piece by piece.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
     /// The file that was read last, by its number, and how far.
     seen: Option<(u64, u64)>,
+    /// The log of strangers beside it.
+    strangers: Option<Box<Self>>,
     requests: BTreeMap<String, Request>,
 }
 
@@ -94,12 +104,28 @@ pub struct AuditLogError {
 impl AuditLog {
     /// The log at `path`. Full files that were set aside beside it are read too, the first time.
     pub fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), seen: None, requests: BTreeMap::new() }
+        let strangers = Self::alone(&path.with_file_name(STRANGERS));
+        Self { strangers: Some(Box::new(strangers)), ..Self::alone(path) }
+    }
+
+    fn alone(path: &Path) -> Self {
+        Self { path: path.to_owned(), seen: None, strangers: None, requests: BTreeMap::new() }
     }
 
     /// Reads what is new. A line that is not whole yet is left for the next time; one that is no event of
     /// an exec session is passed over.
     pub fn refresh(&mut self) -> Result<(), AuditLogError> {
+        self.read_new()?;
+        if let Some(strangers) = self.strangers.as_mut().filter(|log| log.path.exists()) {
+            strangers.read_new()?;
+            for (id, request) in &strangers.requests {
+                self.requests.insert(id.clone(), request.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn read_new(&mut self) -> Result<(), AuditLogError> {
         let fail = |path: &Path| {
             let path = path.to_owned();
             move |source| AuditLogError { path, source }
@@ -232,89 +258,6 @@ fn request(event: &Event, target: &ObjectReference, asked: Asked) -> Request {
     }
 }
 
-/// What is read of an `audit.k8s.io/v1` Event, of any API server.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Event {
-    #[serde(rename = "auditID")]
-    audit_id: String,
-    stage: String,
-    #[serde(rename = "requestURI", default)]
-    request_uri: String,
-    #[serde(default)]
-    user: User,
-    #[serde(default)]
-    impersonated_user: Option<User>,
-    #[serde(rename = "sourceIPs", default)]
-    source_ips: Vec<String>,
-    #[serde(default)]
-    object_ref: Option<ObjectReference>,
-    #[serde(default)]
-    response_status: Option<ResponseStatus>,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-    #[serde(with = "crate::time")]
-    request_received_timestamp: Timestamp,
-    #[serde(with = "crate::time")]
-    stage_timestamp: Timestamp,
-}
-
-impl Event {
-    /// Whether the server switched protocols, rather than refuse.
-    fn is_upgraded(&self) -> bool {
-        self.response_status.as_ref().is_some_and(|status| status.code == 101)
-    }
-
-    /// Whether the server did what was asked.
-    fn is_done(&self) -> bool {
-        self.response_status.as_ref().is_some_and(|status| (200..300).contains(&status.code))
-    }
-
-    /// What the request is for, if that is anything of interest here.
-    fn asked(&self) -> Option<Asked> {
-        let target = self.object_ref.as_ref().filter(|target| target.resource == "pods")?;
-        match target.subresource.as_str() {
-            "exec" => Some(Asked::Exec),
-            "attach" => {
-                let query = self.request_uri.split_once('?').map_or("", |(_, query)| query);
-                // What cannot be read may have been anything.
-                let stdin = PodExecOptions::from_query(query).map_or(true, |options| options.stdin);
-                Some(Asked::Attach { stdin })
-            }
-            // Reads, and updates that add nothing, have no such annotation; nor have first stages.
-            "ephemeralcontainers" => {
-                let names = self.annotations.get(ADDED_CONTAINERS_ANNOTATION)?;
-                Some(Asked::Debug { containers: names.split(',').map(str::to_owned).collect() })
-            }
-            _ => None,
-        }
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct User {
-    username: String,
-    uid: String,
-    groups: Vec<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ObjectReference {
-    resource: String,
-    subresource: String,
-    namespace: String,
-    name: String,
-    uid: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ResponseStatus {
-    code: u16,
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs, io::Write};
@@ -403,6 +346,10 @@ mod tests {
             assert_eq!(request.asked, Asked::Attach { stdin });
             assert!(request.began);
         }
+        // A server may cut what is long, and stdin with it.
+        let padding = format!("/api/v1/namespaces/shop/pods/web/attach?x={}", "x".repeat(600));
+        event["requestURI"] = padding.into();
+        assert_eq!(one(&event).unwrap().asked, Asked::Attach { stdin: true });
     }
 
     #[test]
@@ -463,6 +410,18 @@ mod tests {
         write(&path, &[event("3", "RequestReceived")]);
         log.refresh().unwrap();
         assert_eq!(log.requests().keys().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
+    }
+
+    /// A session that nobody is known for is shown all the same.
+    #[test]
+    fn sessions_of_strangers_are_in_a_file_of_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        write(&path, &[answered("a", 101)]);
+        write(&directory.path().join("anonymous.log"), &[answered("b", 101)]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        assert_eq!(log.requests().keys().collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `waybill node`: the node as a process of its own.
 
 use std::{
-    fs,
     io::{self, Write},
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -9,14 +8,18 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Error, Result, bail};
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
-use waybill_api::gates::{FeatureGates, KubeVersion};
+use waybill_api::{
+    gates::{FeatureGates, KubeVersion},
+    node::node_may_set_label,
+};
 use waybill_client::Options;
 use waybill_core::quantity::Quantity;
 use waybill_node::{
     Config, Directories, ExecEnvPolicy, ExecSessionPolicy, ImageLimits, LogLimits, Node, PairPaths,
+    SysctlPolicy,
 };
 
 use crate::{
@@ -24,6 +27,7 @@ use crate::{
     log::{self, LogFormat},
     rest,
     runtime::parse_socket,
+    state_dir::own_directory,
     up::host_name,
 };
 
@@ -172,6 +176,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     image_gc_min_age: u64,
 
+    /// Kernel settings that pods may ask for besides the safe ones, such as `net.core.somaxconn,kernel.msg*`.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    allowed_unsafe_sysctls: Vec<String>,
+
     /// How many pods the node takes.
     #[arg(long, value_name = "COUNT", default_value_t = 110)]
     max_pods: u32,
@@ -252,15 +260,11 @@ fn config(args: Args) -> Result<Config> {
     if args.image_gc_low_threshold >= args.image_gc_high_threshold {
         bail!("--image-gc-low-threshold must be lower than --image-gc-high-threshold");
     }
-    let directory = |path: &PathBuf| {
-        let made = fs::create_dir_all(path).and_then(|()| fs::canonicalize(path));
-        made.with_context(|| format!("creating {}", path.display()))
-    };
     Ok(Config {
         name: args.name.unwrap_or_else(host_name),
         directories: Directories {
-            state: directory(&args.state_dir)?,
-            logs: directory(&args.log_dir)?,
+            state: own_directory(&args.state_dir)?,
+            logs: own_directory(&args.log_dir)?,
         },
         runtime: args.runtime,
         listen: args.listen,
@@ -287,6 +291,7 @@ fn config(args: Args) -> Result<Config> {
             max_bytes: args.container_log_max_size.0,
             max_files: args.container_log_max_files.into(),
         },
+        sysctls: SysctlPolicy::allowing(args.allowed_unsafe_sysctls).map_err(Error::msg)?,
         labels: args.labels.into_iter().collect(),
         clock: Arc::new(Timestamp::now),
     })
@@ -302,6 +307,11 @@ fn parse_log_size(text: &str) -> Result<LogSize, String> {
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
+        Some((name, _)) if !node_may_set_label(name) => Err(
+            "a node may not set this label itself: labels of kubernetes.io and k8s.io other than a \
+             kubelet's are the administrator's; use kubectl label node"
+                .to_owned(),
+        ),
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".to_owned()),
     }
@@ -369,5 +379,7 @@ mod tests {
         let labels: Vec<_> = args.labels.iter().map(|(it, value)| (&**it, &**value)).collect();
         assert_eq!(labels, [("a", "b"), ("c", "")]);
         assert!(parse("--kubeconfig f --labels a").is_err());
+        assert!(parse("--kubeconfig f --labels node.kubernetes.io/type=x").is_ok());
+        assert!(parse("--kubeconfig f --labels node-role.kubernetes.io/worker=").is_err());
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     Outcome,
     log::{self, LogFormat},
     rest,
+    state_dir::own_directory,
 };
 
 /// Run a container runtime that kubelets talk to.
@@ -31,7 +32,7 @@ use crate::{
 /// logging and ending; started again, it continues with them. Their environment is in memory only.
 ///
 /// Pods get the machine's network or one with nothing but loopback. Not supported so far, and refused
-/// when asked for: CNI, seccomp and AppArmor profiles, user namespaces.
+/// when asked for: CNI, seccomp and AppArmor profiles of your own, user namespaces.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -84,8 +85,8 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     let listen = args.listen.clone();
     let config = Config {
         listen: args.listen,
-        state_dir: args.state_dir,
-        run_dir: args.run_dir,
+        state_dir: own_directory(&args.state_dir)?,
+        run_dir: own_directory(&args.run_dir)?,
         streaming_address: args.streaming_address,
         exec_env: args.exec_env,
         clock: Arc::new(nanoseconds),

@@ -17,7 +17,7 @@ use waybill_trace::{
 };
 
 use self::table::Table;
-use crate::{Outcome, runtime::parse_socket};
+use crate::{Outcome, runtime::parse_socket, state_dir::trusted_directory};
 
 /// How often is looked while following.
 const LOOK: Duration = Duration::from_millis(500);
@@ -119,7 +119,11 @@ pub(crate) struct Sources {
 
 impl Sources {
     async fn open(args: &Args) -> Result<Self> {
-        let audit = args.audit_log.clone().unwrap_or_else(|| audit_log(&args.state_dir));
+        let audit = match &args.audit_log {
+            Some(named) => named.clone(),
+            // Records that somebody else made would name whom they like.
+            None => audit_log(&trusted_directory(&args.state_dir)?),
+        };
         let socket = args.runtime.clone();
         let socket = socket.unwrap_or_else(|| runtime_socket(&args.state_dir));
         let runtime = Runtime::connect(&socket).await.context(

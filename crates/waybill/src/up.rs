@@ -45,7 +45,7 @@ use crate::{
 #[command(after_help = "\
 Examples:
   waybill up
-  waybill up --state-dir /tmp/waybill --listen 127.0.0.1:7443
+  waybill up --state-dir /srv/waybill --listen 127.0.0.1:7443
   waybill up --store etcd=http://127.0.0.1:2379
   waybill up --runtime unix:///run/containerd/containerd.sock
   waybill up --node-flag=--static-pods=/etc/waybill/pods

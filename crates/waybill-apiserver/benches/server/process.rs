@@ -12,7 +12,9 @@ use std::{
 use tempfile::TempDir;
 use tokio_rustls::TlsConnector;
 use waybill_api::gates::{FeatureGates, KubeVersion};
-use waybill_apiserver::{AnonymousAccess, Config, NodeAddressType, Server, StoreConfig};
+use waybill_apiserver::{
+    AnonymousAccess, Config, NodeAddressType, RequestLimits, Server, StoreConfig,
+};
 
 use crate::{Result, client::trusting};
 
@@ -101,8 +103,10 @@ pub(crate) async fn serve(directory: &Path) -> Result<()> {
         audit_policy: None,
         strict_audit: false,
         audit_failure: waybill_apiserver::AuditFailure::default(),
+        audit_rotation: waybill_apiserver::AuditRotation::default(),
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
+        limits: RequestLimits::default(),
         node_address_types: NodeAddressType::USUAL.to_vec(),
     };
     let server = Server::start(config).await?;

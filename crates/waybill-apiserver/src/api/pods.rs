@@ -17,7 +17,7 @@ use crate::{
     admission::exec_env::DenyList,
     authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
-    document::{at, items, text, time},
+    document::{at, items, put, text, time},
     http::{Answer, read_body},
     kinds,
     proxy::{
@@ -88,7 +88,7 @@ impl Api {
     ) -> Result<(Value, Vec<String>), Status> {
         debug_assert!(!route.subresource.is_empty());
         let schema = schema::lookup(group, "v1", kind).ok_or_else(Status::no_such_path)?;
-        let body = read_body(request.into_body()).await?;
+        let body = read_body(request.into_body(), self.request_timeout).await?;
         decode_as(schema, context, &body)
     }
 
@@ -159,11 +159,18 @@ impl Api {
         context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
+        let dry_run = DryRun::parse(context.query.all("dryRun"))?;
         let (question, mut warnings) =
             self.body_of(route, &context, request, "authentication.k8s.io", "TokenRequest").await?;
         let account = Account { namespace: &route.namespace, name: &route.name };
         let tokens = &self.authenticator.tokens;
         let now = (self.clock)();
+        self.rest.admission.restrict_node_token(
+            context.user,
+            route,
+            &question,
+            tokens.service_accounts.audiences(),
+        )?;
         let answer = token_request(
             &tokens.service_accounts,
             tokens.objects.as_ref(),
@@ -173,11 +180,18 @@ impl Api {
             now,
         )
         .map_err(|error| token_refusal(&error))?;
-        context
-            .audit
-            .annotate("authentication.kubernetes.io/issued-credential-id", &answer.credential_id);
         warnings.extend(answer.warning);
-        let body = answer.body.to_string().into();
+        let mut body = answer.body;
+        if dry_run == DryRun::All {
+            // What was only tried is good for nothing; nobody ever sees the token.
+            put(&mut body, "/status/token", "");
+        } else {
+            context.audit.annotate(
+                "authentication.kubernetes.io/issued-credential-id",
+                &answer.credential_id,
+            );
+        }
+        let body = body.to_string().into();
         Ok(Answer::json(StatusCode::CREATED, body).with_warnings(warnings))
     }
 

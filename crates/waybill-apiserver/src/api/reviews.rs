@@ -30,7 +30,7 @@ impl Api {
         let resource = route.resource;
         let schema = schema::lookup(resource.group, resource.version, resource.kind)
             .ok_or_else(Status::no_such_path)?;
-        let body = read_body(request.into_body()).await?;
+        let body = read_body(request.into_body(), self.request_timeout).await?;
         let (mut question, warnings) = decode_as(schema, &context, &body)?;
         let user = context.user;
         let reply = |error: crate::authz::review::ReviewError| error.status();

@@ -1,6 +1,6 @@
 //! `create`, `update`, `patch`, `delete` and `deletecollection`, from bytes to bytes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{Request, StatusCode, header};
 use hyper::body::Incoming;
@@ -41,7 +41,7 @@ impl Api {
         let change = Change { route, user: context.user, dry_run };
         match verb {
             "create" => {
-                let body = read_body(request.into_body()).await?;
+                let body = read_body(request.into_body(), self.request_timeout).await?;
                 let (document, warnings) = decode(route.resource, &context, &body)?;
                 context.audit.request_object(|| document.clone());
                 let document = convert::to_storage(route.resource, document);
@@ -65,7 +65,7 @@ impl Api {
         let dry_run = DryRun::parse(context.query.all("dryRun"))?;
         let change = Change { route, user: context.user, dry_run };
         let resource = route.resource;
-        let body = read_body(request.into_body()).await?;
+        let body = read_body(request.into_body(), self.request_timeout).await?;
         let mut before = Value::Null;
         let mut look = |old: &Value| {
             if part == Part::EphemeralContainers {
@@ -111,7 +111,8 @@ impl Api {
         context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
-        let (options, dry_run) = delete_options(&context, request, change.dry_run).await?;
+        let (options, dry_run) =
+            delete_options(&context, request, self.request_timeout, change.dry_run).await?;
         let change = Change { dry_run, ..change };
         match self.rest.delete(change, &options).await? {
             Deletion::Gone(status) => Ok(Answer::status(&status)),
@@ -130,7 +131,8 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let selection = Selection::parse(change.route, context.query)?;
-        let (options, dry_run) = delete_options(&context, request, change.dry_run).await?;
+        let (options, dry_run) =
+            delete_options(&context, request, self.request_timeout, change.dry_run).await?;
         let resource = change.route.resource;
         let cache = self.reader.objects.cache(resource).ok_or_else(Status::no_such_path)?;
         let listing =
@@ -198,11 +200,12 @@ fn note_added_containers(
 async fn delete_options(
     context: &Context<'_>,
     request: Request<Incoming>,
+    request_timeout: Duration,
     dry_run: DryRun,
 ) -> Result<(DeleteOptions, DryRun), Status> {
     let grace = context.query.number("gracePeriodSeconds")?;
-    let grace = grace.and_then(|seconds| i64::try_from(seconds).ok());
-    let body = read_body(request.into_body()).await?;
+    let grace = grace.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+    let body = read_body(request.into_body(), request_timeout).await?;
     let document = if body.is_empty() { Value::Null } else { delete_document(context, &body)? };
     let (options, said) = DeleteOptions::read(&document, grace)?;
     Ok((options, if said == DryRun::All { said } else { dry_run }))

@@ -2,9 +2,10 @@
 //!
 //! Roles say nothing of this; the graph of pods does. It is stricter than Kubernetes, which leaves
 //! writes of nodes and pod status to an admission plugin: all that the request names is judged here.
-//! What only the body of a create names is left to [`NodeGraph::check_create`]. Refusals read as
-//! upstream's where upstream refuses too.
+//! What the body of a write says is left to [`restriction`]. Refusals read as upstream's where
+//! upstream refuses too.
 
+pub(crate) mod audience;
 pub(crate) mod graph;
 mod references;
 pub(crate) mod restriction;
@@ -139,7 +140,9 @@ impl NodeGraph {
             ("", "list" | "watch") if asked.object_name().is_none() => {
                 Err("can only list/watch pods with spec.nodeName field selector".to_owned())
             }
-            ("", "get" | "list" | "watch" | "delete") | ("status", "get" | "update" | "patch") => {
+            ("", "get" | "list" | "watch" | "delete")
+            | ("eviction", "create")
+            | ("status", "get" | "update" | "patch") => {
                 let name = asked.object_name().ok_or("No Object name found")?;
                 let pod = ObjectName::new(&asked.target.namespace, name);
                 allow_if(self.is_bound(asked.node, &pod), &asked.no_relationship())

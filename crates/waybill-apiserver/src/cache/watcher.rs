@@ -47,12 +47,13 @@ impl ObjectChange {
         old: Option<Arc<CachedObject>>,
         new: Option<Arc<CachedObject>>,
         revision: ResourceVersion,
+        deleted_at: ResourceVersion,
     ) -> Option<Self> {
         let (object, kind) = match (&old, new) {
             (None, Some(new)) => (new, ChangeKind::Added),
             (Some(_), Some(new)) => (new, ChangeKind::Modified),
             // It is shown as it last was, at the revision of its deletion.
-            (Some(old), None) => (Arc::new(old.at(revision)), ChangeKind::Deleted),
+            (Some(old), None) => (Arc::new(old.at(deleted_at)), ChangeKind::Deleted),
             (None, None) => return None,
         };
         Some(Self { revision, object, previous: old, kind, left: OnceLock::new() })

@@ -4,9 +4,8 @@ use std::io::Write;
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use futures_util::Stream;
+use futures_util::{Stream, stream};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use http_body_util::BodyExt;
 use serde_json::Value;
 use waybill_api::status::Status;
 
@@ -24,11 +23,19 @@ pub(crate) struct Answer {
 
 pub(crate) enum AnswerBody {
     Bytes(Bytes),
+    /// Made while it is sent: as much of it is in memory as the client takes.
+    Pieces(Pieces),
     Stream(Body),
 }
 
+/// The pieces of a large answer, each made when it is asked for.
+pub(crate) type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
+
+/// How large a piece of a large answer is about.
+pub(crate) const PIECE: usize = 64 * 1024;
+
 /// Smaller answers gain nothing from compression; upstream's limit.
-const WORTH_COMPRESSING: usize = 128 * 1024;
+pub(crate) const WORTH_COMPRESSING: usize = 128 * 1024;
 
 impl Answer {
     pub(crate) fn json(code: StatusCode, bytes: Bytes) -> Self {
@@ -39,6 +46,10 @@ impl Answer {
             warnings: Vec::new(),
             retry_after: 0,
         }
+    }
+
+    pub(crate) fn pieces(pieces: Pieces) -> Self {
+        Self { body: AnswerBody::Pieces(pieces), ..Self::json(StatusCode::OK, Bytes::new()) }
     }
 
     pub(crate) fn value(value: &Value) -> Self {
@@ -73,6 +84,7 @@ impl Answer {
     pub(crate) fn into_response(self, audit_id: &str) -> Response<Body> {
         let body = match self.body {
             AnswerBody::Bytes(bytes) => whole_body(bytes),
+            AnswerBody::Pieces(pieces) => stream_body(stream::iter(pieces)),
             AnswerBody::Stream(body) => body,
         };
         let mut response = Response::new(body);
@@ -95,15 +107,6 @@ impl Answer {
     }
 }
 
-/// A body that keeps something alive until it was sent or given up.
-pub(crate) fn keeping(body: Body, kept: impl Send + 'static) -> Body {
-    body.map_frame(move |frame| {
-        let _ = &kept;
-        frame
-    })
-    .boxed_unsync()
-}
-
 /// `299 - "text"`, without what a header cannot carry.
 fn warning_header(text: &str) -> Option<HeaderValue> {
     let safe: String = text
@@ -120,16 +123,51 @@ pub(crate) fn compress(mut answer: Answer, request: &HeaderMap) -> (Answer, bool
         .get(header::ACCEPT_ENCODING)
         .and_then(|value| value.to_str().ok())
         .is_some_and(|value| value.split(',').any(|coding| coding.trim().starts_with("gzip")));
-    let AnswerBody::Bytes(bytes) = &answer.body else { return (answer, false) };
-    if !accepts || bytes.len() < WORTH_COMPRESSING {
+    if !accepts {
         return (answer, false);
     }
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
-    let Ok(compressed) = encoder.write_all(bytes).and_then(|()| encoder.finish()) else {
-        return (answer, false);
-    };
-    answer.body = AnswerBody::Bytes(Bytes::from(compressed));
-    (answer, true)
+    match answer.body {
+        AnswerBody::Bytes(bytes) if bytes.len() >= WORTH_COMPRESSING => {
+            let all = GzipPieces::new(Box::new([bytes].into_iter())).flatten().collect::<Vec<u8>>();
+            answer.body = AnswerBody::Bytes(Bytes::from(all));
+            (answer, true)
+        }
+        AnswerBody::Pieces(pieces) => {
+            answer.body = AnswerBody::Pieces(Box::new(GzipPieces::new(pieces)));
+            (answer, true)
+        }
+        AnswerBody::Bytes(_) | AnswerBody::Stream(_) => (answer, false),
+    }
+}
+
+/// Pieces, compressed as they come.
+struct GzipPieces {
+    pieces: Pieces,
+    /// Nothing after the last piece.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl GzipPieces {
+    fn new(pieces: Pieces) -> Self {
+        Self { pieces, encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
+    }
+}
+
+impl Iterator for GzipPieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        while let Some(piece) = self.pieces.next() {
+            // Writing to memory does not fail.
+            let encoder = self.encoder.as_mut()?;
+            encoder.write_all(&piece).ok()?;
+            if encoder.get_ref().len() >= PIECE {
+                return Some(Bytes::from(std::mem::take(encoder.get_mut())));
+            }
+        }
+        let rest = self.encoder.take()?.finish().ok()?;
+        Some(Bytes::from(rest))
+    }
 }
 
 #[cfg(test)]
@@ -150,5 +188,18 @@ mod tests {
         assert!(compress(large(), &gzip).1);
         assert!(!compress(large(), &HeaderMap::new()).1);
         assert!(!compress(Answer::text("small"), &gzip).1);
+    }
+
+    #[test]
+    fn pieces_are_compressed_as_they_come() {
+        use std::io::Read;
+
+        let text: Vec<u8> = (0..500_000_u32).flat_map(|n| (n % 977).to_le_bytes()).collect();
+        let pieces: Vec<Bytes> = text.chunks(10_000).map(Bytes::copy_from_slice).collect();
+        let compressed: Vec<Bytes> = GzipPieces::new(Box::new(pieces.into_iter())).collect();
+        let mut read = Vec::new();
+        let whole = compressed.concat();
+        flate2::read::GzDecoder::new(&whole[..]).read_to_end(&mut read).unwrap();
+        assert_eq!(read, text);
     }
 }

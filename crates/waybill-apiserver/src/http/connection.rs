@@ -35,8 +35,8 @@ use crate::authn::Peer;
 /// How often a silent HTTP/2 client is asked whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Requests that one HTTP/2 connection may have open.
-const STREAMS: u32 = 1_000;
+/// Requests that one HTTP/2 connection may have open; upstream's limit.
+const STREAMS: u32 = 100;
 
 /// How long requests may go on after the server was told to stop.
 const GRACE: Duration = Duration::from_secs(10);

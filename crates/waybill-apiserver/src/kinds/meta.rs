@@ -77,12 +77,15 @@ pub(crate) fn prepare_update(shape: Shape, new: &mut Value, old: &Value) {
     }
 }
 
-/// Keeps in `new` all but its status, its labels and what else of the metadata is the user's.
+/// Keeps in `new` all but its status, its labels and its annotations. What holds an object, or ends
+/// it, is nothing that its status may change.
 pub(crate) fn prepare_status_update(new: &mut Value, old: &Value) {
     keep(new, old, "spec");
     keep_system_fields(new, old);
     if let Some(metadata) = object_mut(new, "metadata") {
-        keep(metadata, member(old, "metadata"), "ownerReferences");
+        for field in ["finalizers", "ownerReferences"] {
+            keep(metadata, member(old, "metadata"), field);
+        }
     }
 }
 
@@ -160,10 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn a_status_update_keeps_the_spec_and_the_owners() {
+    fn a_status_update_keeps_the_spec_the_owners_and_the_finalizers() {
         let old = json!({"metadata": {"name": "a", "generation": 1}, "spec": {"a": 1}});
         let mut new = json!({
-            "metadata": {"name": "a", "labels": {"x": "y"}, "ownerReferences": [{}]},
+            "metadata": {"name": "a", "labels": {"x": "y"}, "ownerReferences": [{}],
+                "finalizers": ["a/b"]},
             "spec": {"a": 2},
             "status": {"s": 1},
         });

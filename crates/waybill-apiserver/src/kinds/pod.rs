@@ -81,6 +81,10 @@ impl Kind for Pod {
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         meta::prepare_status_update(new, old);
+        if let Some(metadata) = object_mut(new, "metadata") {
+            // By their labels pods are found and guarded; those who report on them do not choose them.
+            keep(metadata, member(old, "metadata"), "labels");
+        }
         if let Some(status) = object_mut(new, "status") {
             keep(status, member(old, "status"), "qosClass");
         }

@@ -4,14 +4,17 @@
 //! the old one. Nothing here looks into what it reads or writes.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, Permissions},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
+use rustix::{fs::OFlags, process::geteuid};
 use tracing::warn;
 use waybill_core::secret::SecretBytes;
+
+const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,19 +44,43 @@ pub(crate) struct FileError {
     source: io::Error,
 }
 
-/// Makes sure that `dir` exists and that only its owner can enter it.
+/// Makes sure that `dir` exists, is ours and no link, and that only its owner can enter it.
 pub(super) fn private_dir(dir: &Path) -> Result<(), FileError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at("create", dir))?;
+    let found = fs::symlink_metadata(dir).map_err(at("inspect", dir))?;
+    if found.is_symlink() {
+        return Err(at("trust", dir)(io::Error::other("it is a link")));
+    }
+    check_owner(&found).map_err(at("trust", dir))?;
     tighten(dir, 0o700)
 }
 
-/// The content of `path`, or `None` if there is no such file.
+/// The content of our own file at `path`, or `None` if there is no such file.
+///
+/// What somebody else made is not believed, and no link is followed: keys decide who rules.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(at("read", path)(error)),
+    let mut options = OpenOptions::new();
+    let mut file = match options.read(true).custom_flags(NO_LINKS).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(at("read", path)(error)),
+    };
+    let found = file.metadata().map_err(at("inspect", path))?;
+    check_owner(&found).map_err(at("trust", path))?;
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).map_err(at("read", path))?;
+    Ok(Some(content))
+}
+
+/// Root and the user that we run as can make whatever they want; everybody else cannot.
+fn check_owner(found: &Metadata) -> io::Result<()> {
+    let uid = found.uid();
+    if uid == 0 || uid == geteuid().as_raw() {
+        return Ok(());
     }
+    Err(io::Error::other(format!(
+        "it belongs to uid {uid}; remove it, or chown it if you trust what is in it"
+    )))
 }
 
 /// The content of a file that must be there.
@@ -141,6 +168,28 @@ mod tests {
         fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
         assert!(read_key(&key).unwrap().is_some());
         assert_eq!(mode(&key), 0o600);
+    }
+
+    /// Hole: planted keys were believed, and planted links followed.
+    #[test]
+    fn links_and_the_files_of_others_are_refused() {
+        use std::os::unix::fs::{chown, symlink};
+
+        let root = tempfile::tempdir().unwrap();
+        let (key, link) = (root.path().join("x.key"), root.path().join("link"));
+        fs::write(&key, "k").unwrap();
+        symlink(&key, &link).unwrap();
+        assert!(read(&link).is_err());
+        let dir = root.path().join("dir");
+        symlink(root.path(), &dir).unwrap();
+        assert!(private_dir(&dir).is_err());
+        if geteuid().is_root() {
+            chown(&key, Some(12_345), None).unwrap();
+            let told = Chain(&read(&key).unwrap_err()).to_string();
+            assert!(told.contains("it belongs to uid 12345"), "{told}");
+            chown(root.path(), Some(12_345), None).unwrap();
+            assert!(private_dir(root.path()).is_err());
+        }
     }
 
     #[test]

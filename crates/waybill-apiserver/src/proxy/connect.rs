@@ -89,7 +89,8 @@ impl NodeProxy {
         target: &NodeTarget,
     ) -> Result<NodeConnection, ConnectError> {
         let tcp = dial(node, self.limits.dial).await?;
-        let tls = handshake(&self.tls, node, tcp, self.limits.handshake).await?;
+        let connector = TlsConnector::from(self.tls.load_full());
+        let tls = handshake(&connector, node, tcp, self.limits.handshake).await?;
         let io = TokioIo::new(TargetWriter::new(tls, &method, target.expose()));
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(HTTP1_BUFFER)

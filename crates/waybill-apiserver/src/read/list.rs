@@ -1,6 +1,9 @@
-//! `list`: objects that are bytes already, concatenated.
+//! `list`: objects that are bytes already, one after the other while they are sent.
+
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::json;
 use waybill_api::status::Status;
@@ -9,6 +12,7 @@ use super::{From, Reader, Selection, pages::Page, view::View};
 use crate::{
     cache::{Cache, CachedObject, Listing},
     document::put,
+    http::{Answer, PIECE, WORTH_COMPRESSING},
     query::Query,
     registry::Resource,
     request::User,
@@ -16,7 +20,7 @@ use crate::{
 };
 
 impl Reader {
-    /// The list that `query` of `user` asks for, as the body of the answer.
+    /// The list that `query` of `user` asks for, as the answer.
     pub(crate) async fn list(
         &self,
         user: &User,
@@ -24,7 +28,7 @@ impl Reader {
         query: &Query,
         view: &View,
         now: Timestamp,
-    ) -> Result<Bytes, Status> {
+    ) -> Result<Answer, Status> {
         let cache = self.cache(route.resource)?;
         let selection = Selection::parse(route, query)?;
         let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -46,36 +50,65 @@ impl Reader {
         };
         // How many are left is said only where it is exact for the client too.
         let remaining = (!selection.is_narrow()).then_some(page.remaining).filter(|&left| left > 0);
-        Ok(view.list(route.resource, &page, remaining, now))
-    }
-}
-
-/// The plain form of a list.
-pub(super) fn plain_list(
-    resource: &'static Resource,
-    page: &Page,
-    remaining: Option<usize>,
-) -> Bytes {
-    let metadata = list_metadata(page, remaining);
-    let head = format!(
-        "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
-        resource.kind,
-        resource.api_version()
-    );
-    let size: usize = page.objects.iter().map(|object| object.json_len() + 1).sum();
-    let mut body = BytesMut::with_capacity(head.len() + size + 2);
-    body.put_slice(head.as_bytes());
-    for (position, object) in page.objects.iter().enumerate() {
-        if position > 0 {
-            body.put_u8(b',');
+        let metadata = list_metadata(&page, remaining);
+        let size: usize = page.objects.iter().map(|object| object.json_len()).sum();
+        let pieces = ListPieces {
+            head: Some(view.list_head(route.resource, &metadata, now)),
+            objects: page.objects.into_iter(),
+            is_first: true,
+            shown: Shown { view: *view, resource: route.resource, now },
+        };
+        if size < WORTH_COMPRESSING {
+            let whole = pieces.collect::<Vec<_>>().concat();
+            return Ok(Answer::json(StatusCode::OK, whole.into()));
         }
-        object.put_json(&mut body);
+        Ok(Answer::pieces(Box::new(pieces)))
     }
-    body.put_slice(b"]}");
-    body.freeze()
 }
 
-pub(super) fn list_metadata(page: &Page, remaining: Option<usize>) -> serde_json::Value {
+/// A list on its way to a client. It is pointers to objects until a piece is asked for, so that many
+/// lists that nobody reads take no more memory than one.
+struct ListPieces {
+    /// What comes before the first object; nothing once it was said.
+    head: Option<String>,
+    objects: std::vec::IntoIter<Arc<CachedObject>>,
+    is_first: bool,
+    shown: Shown,
+}
+
+/// How each object is shown.
+struct Shown {
+    view: View,
+    resource: &'static Resource,
+    now: Timestamp,
+}
+
+impl Iterator for ListPieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut piece = BytesMut::with_capacity(PIECE);
+        if let Some(head) = self.head.take() {
+            piece.put_slice(head.as_bytes());
+        } else if self.objects.len() == 0 {
+            return None;
+        }
+        while piece.len() < PIECE {
+            let Some(object) = self.objects.next() else { break };
+            if !std::mem::replace(&mut self.is_first, false) {
+                piece.put_u8(b',');
+            }
+            let Shown { view, resource, now } = &self.shown;
+            view.put_item(resource, &object, *now, &mut piece);
+        }
+        if self.objects.len() == 0 {
+            piece.put_slice(b"]}");
+        }
+        Some(piece.freeze())
+    }
+}
+
+fn list_metadata(page: &Page, remaining: Option<usize>) -> serde_json::Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if !page.next.is_empty() {
         put(&mut metadata, "/continue", page.next.as_str());

@@ -1,15 +1,11 @@
 //! The form in which a client wants objects: as they are, as rows of a table, or in another version.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use waybill_api::status::Status;
 
-use super::{
-    list::{list_metadata, plain_list},
-    pages::Page,
-};
 use crate::{
     cache::CachedObject,
     convert,
@@ -95,38 +91,42 @@ impl View {
         Bytes::from(shown.to_string())
     }
 
-    pub(super) fn list(
+    /// What a list says before its first item. After the last come `]}`.
+    pub(super) fn list_head(
         &self,
         resource: &'static Resource,
-        page: &Page,
-        remaining: Option<usize>,
+        metadata: &Value,
         now: Timestamp,
-    ) -> Bytes {
-        if self.form == Form::Object && is_stored_form(resource) {
-            return plain_list(resource, page, remaining);
-        }
-        let metadata = list_metadata(page, remaining);
-        let documents: Vec<Value> = page
-            .objects
-            .iter()
-            .map(|object| convert::from_storage(resource, object.document()))
-            .collect();
-        let shown = match self.form {
-            Form::Object => json!({
-                "kind": format!("{}List", resource.kind),
-                "apiVersion": resource.api_version(),
-                "metadata": metadata,
-                "items": documents,
-            }),
-            Form::Metadata => json!({
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": metadata,
-                "items": documents.iter().map(partial_object_metadata).collect::<Vec<_>>(),
-            }),
-            Form::Table(include) => table(resource, include, now).list(&metadata, &documents),
+    ) -> String {
+        let (kind, version) = match self.form {
+            Form::Object => (format!("{}List", resource.kind), resource.api_version()),
+            Form::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
+            Form::Table(include) => return table(resource, include, now).head(metadata),
         };
-        Bytes::from(shown.to_string())
+        format!(
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":["
+        )
+    }
+
+    /// One item of a list, or one row of a table.
+    pub(super) fn put_item(
+        &self,
+        resource: &'static Resource,
+        object: &CachedObject,
+        now: Timestamp,
+        list: &mut BytesMut,
+    ) {
+        if self.form == Form::Object && is_stored_form(resource) {
+            object.put_json(list);
+            return;
+        }
+        let document = convert::from_storage(resource, object.document());
+        let shown = match self.form {
+            Form::Object => document,
+            Form::Metadata => partial_object_metadata(&document),
+            Form::Table(include) => table(resource, include, now).row(&document),
+        };
+        list.put_slice(shown.to_string().as_bytes());
     }
 }
 

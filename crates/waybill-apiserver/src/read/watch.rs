@@ -29,6 +29,9 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 /// How long a watch lasts if the client does not say.
 const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
+/// No watch lasts longer; what can be added to a clock has an end.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// What a client asks of a watch.
 pub(crate) struct WatchOptions {
     selection: Selection,
@@ -47,7 +50,7 @@ impl WatchOptions {
             from: From::parse_watch(query)?,
             bookmarks: query.flag("allowWatchBookmarks"),
             initial_events: query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents")),
-            lifetime: seconds.map_or(LIFETIME, Duration::from_secs),
+            lifetime: seconds.map_or(LIFETIME, Duration::from_secs).min(LONGEST),
         })
     }
 }

@@ -186,6 +186,8 @@ mod tests {
         let later = after_delete(&sooner, Some(60), now()).unwrap();
         assert_eq!(later, sooner, "a running grace period is never extended");
         assert_eq!(after_delete(&sooner, Some(0), now()), None);
+        let never = after_delete(&pod("n"), Some(i64::MAX), now()).unwrap();
+        assert_eq!(never["metadata"]["deletionTimestamp"], "9999-12-30T22:00:00Z");
     }
 
     /// The sum of now and a grace period near 2^63 is beyond every calendar.

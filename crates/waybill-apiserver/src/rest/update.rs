@@ -28,6 +28,19 @@ pub(crate) enum Part {
     Status,
 }
 
+impl Part {
+    /// The subresource by which it is changed; empty for the object itself.
+    pub(crate) fn subresource(self) -> &'static str {
+        match self {
+            Self::Binding => "binding",
+            Self::EphemeralContainers => "ephemeralcontainers",
+            Self::Finalize => "finalize",
+            Self::Main => "",
+            Self::Status => "status",
+        }
+    }
+}
+
 impl Rest {
     /// Replaces the object by what `make` makes of the current one.
     pub(crate) async fn update(
@@ -48,6 +61,8 @@ impl Rest {
             if pinned.is_none() && kind.shape().unconditional_update {
                 set_metadata(&mut new, "resourceVersion", metadata(&old, "resourceVersion"));
             }
+            // Before anything is quietly kept as it was: a node is told what it may not change.
+            self.admission.restrict_node_update(change, part, &new, &old)?;
             let errors = self.judge(kind, part, &mut new, &old);
             if !errors.is_empty() {
                 return Err(Status::invalid(subject(resource, &change.route.name), &errors));

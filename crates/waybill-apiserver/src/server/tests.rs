@@ -2,17 +2,22 @@
 
 mod bad_input;
 mod bodies;
+mod certificates;
 mod client;
 mod exec_env;
+mod limits;
+mod node_credentials;
 mod options;
+mod rights;
 mod scheduling;
 mod session_keys;
+mod smuggling;
 mod updates;
 mod verbs;
 mod versions;
 mod watches;
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use tempfile::TempDir;
 use waybill_api::{
@@ -20,7 +25,9 @@ use waybill_api::{
     pod::EnvOptions,
 };
 
-use super::{AnonymousAccess, AuditFailure, Config, Server, StoreConfig};
+use super::{
+    AnonymousAccess, AuditFailure, AuditRotation, Config, RequestLimits, Server, StoreConfig,
+};
 use crate::proxy::address::NodeAddressType;
 
 /// `admin` may do everything, `alice` nothing.
@@ -34,11 +41,21 @@ struct TestServer {
     dir: TempDir,
     server: Server,
     tls: Arc<rustls::ClientConfig>,
+    /// For those who send no token.
+    certificate: Option<Arc<rustls::ClientConfig>>,
 }
 
 impl TestServer {
     async fn start() -> Self {
         Self::start_with(|_| ()).await
+    }
+
+    /// Starts a server and waits until pods and tokens can be made: their service account is there.
+    async fn start_with_account() -> Self {
+        let server = Self::start().await;
+        let accounts = "/api/v1/namespaces/default/serviceaccounts?watch=1";
+        assert!(server.watch(accounts).await.next().await.is_some());
+        server
     }
 
     /// Starts a server whose configuration is changed by `change`.
@@ -66,7 +83,15 @@ impl TestServer {
     async fn start_as(dir: TempDir, config: Config) -> Self {
         let server = Server::start(config).await.unwrap();
         let tls = client::trusting(server.ca_certificate());
-        Self { dir, server, tls }
+        Self { dir, server, tls, certificate: None }
+    }
+
+    /// From now on who sends without a token shows a certificate of `user` in `groups`.
+    fn show_certificate(&mut self, user: &str, groups: &[&str]) {
+        let hour = Duration::from_secs(3600);
+        let (certificate, key) = self.server.issue_client(user, groups, hour).unwrap();
+        let tls = client::trusting_with(self.server.ca_certificate(), &certificate, key.expose());
+        self.certificate = Some(tls);
     }
 }
 
@@ -81,8 +106,10 @@ fn config(dir: &Path) -> Config {
         audit_policy: Some(dir.join("policy.yaml")),
         strict_audit: false,
         audit_failure: AuditFailure::default(),
+        audit_rotation: AuditRotation::default(),
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),
+        limits: RequestLimits::default(),
     }
 }

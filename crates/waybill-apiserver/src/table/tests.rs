@@ -47,7 +47,10 @@ fn config_map() -> Value {
 
 #[test]
 fn a_list_becomes_a_table_with_its_metadata() {
-    let table = maker("configmaps").list(&json!({"resourceVersion": "9"}), [&config_map()]);
+    let maker = maker("configmaps");
+    let head = maker.head(&json!({"resourceVersion": "9"}));
+    let table: Value =
+        serde_json::from_str(&format!("{head}{}]}}", maker.row(&config_map()))).unwrap();
     assert_eq!(table["kind"], "Table");
     assert_eq!(table["apiVersion"], "meta.k8s.io/v1");
     assert_eq!(table["metadata"], json!({"resourceVersion": "9"}));

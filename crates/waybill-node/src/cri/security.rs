@@ -76,8 +76,10 @@ pub(super) fn context(
         masked_paths: paths(&MASKED),
         readonly_paths: paths(&READ_ONLY),
         seccomp: Some(match own.seccomp_profile.as_ref().or(of_pod.seccomp_profile.as_ref()) {
-            Some(profile) if !privileged => seccomp(profile),
-            _ => profile(ProfileType::Unconfined, None),
+            _ if privileged => profile(ProfileType::Unconfined, None),
+            Some(profile) => seccomp(profile),
+            // As kubelets with `seccompDefault` do.
+            None => profile(ProfileType::RuntimeDefault, None),
         }),
         apparmor: own
             .app_armor_profile
@@ -231,14 +233,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_confined_that_did_not_ask_and_nothing_privileged() {
+    fn a_pod_is_confined_unless_it_says_otherwise_or_is_privileged() {
         let seccomp = |of_pod, own| {
             let context = of(of_pod, own, &image(Some(0), "")).unwrap();
             context.seccomp.unwrap().profile_type()
         };
         let asked = json!({ "seccompProfile": { "type": "RuntimeDefault" } });
-        assert_eq!(seccomp(json!({}), json!({})), ProfileType::Unconfined);
+        let refused = json!({ "seccompProfile": { "type": "Unconfined" } });
+        assert_eq!(seccomp(json!({}), json!({})), ProfileType::RuntimeDefault);
         assert_eq!(seccomp(asked.clone(), json!({})), ProfileType::RuntimeDefault);
+        assert_eq!(seccomp(asked.clone(), refused), ProfileType::Unconfined);
         assert_eq!(seccomp(asked, json!({ "privileged": true })), ProfileType::Unconfined);
         let masked = |own| of(json!({}), own, &image(Some(0), "")).unwrap().masked_paths.len();
         assert_eq!(masked(json!({})), 12);

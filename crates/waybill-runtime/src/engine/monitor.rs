@@ -12,9 +12,11 @@ mod ending;
 mod log;
 mod privileges;
 mod requests;
+mod seccomp;
 mod session;
 mod streams;
 mod view;
+mod volumes;
 
 use std::{
     io,

@@ -7,6 +7,8 @@ use oci_spec::runtime::{Capability, LinuxCapabilities, PosixRlimitType, Process,
 use rustix::process::Resource;
 use serde::{Deserialize, Serialize};
 
+use super::SeccompProfile;
+
 /// User, limits and privileges of a container's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Settings {
@@ -18,6 +20,8 @@ pub(super) struct Settings {
     pub(super) no_new_privileges: bool,
     pub(super) oom_score_adj: Option<i32>,
     pub(super) apparmor_profile: Option<String>,
+    #[serde(default)]
+    pub(super) seccomp: SeccompProfile,
     pub(super) capabilities: Capabilities,
     pub(super) rlimits: Vec<Rlimit>,
 }
@@ -54,6 +58,7 @@ impl Settings {
             no_new_privileges: process.no_new_privileges().unwrap_or(false),
             oom_score_adj: process.oom_score_adj(),
             apparmor_profile: process.apparmor_profile().clone(),
+            seccomp: SeccompProfile::default(),
             capabilities: process.capabilities().as_ref().map(Capabilities::of).unwrap_or_default(),
             rlimits: process
                 .rlimits()

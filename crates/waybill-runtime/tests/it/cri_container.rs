@@ -378,7 +378,7 @@ async fn what_is_not_supported_is_refused_and_leaves_nothing() {
     };
     let context = LinuxContainerSecurityContext::default;
     let seccomp = LinuxContainerSecurityContext {
-        seccomp: Some(profile(ProfileType::RuntimeDefault)),
+        seccomp: Some(profile(ProfileType::Localhost)),
         ..context()
     };
     let privileged = LinuxContainerSecurityContext { privileged: true, ..context() };

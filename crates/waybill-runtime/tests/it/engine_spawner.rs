@@ -14,7 +14,9 @@ fn spawner() -> Option<Pid> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.contains("(waybill-spawner) S")
+        let dead = stat.contains(") Z ") || stat.contains(") X ");
+        stat.contains("(waybill-spawner) ")
+            && !dead
             && stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.split(' ').nth(1) == Some(&own))
     })
     .find_map(Pid::from_raw)

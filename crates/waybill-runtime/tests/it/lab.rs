@@ -24,7 +24,7 @@ use waybill_core::env::{
     value::EnvValue,
 };
 use waybill_runtime::engine::{
-    ContainerRequest, Engine, ExecRequest, Exit, ProcessIo, Session, Spawner, Stdio,
+    ContainerRequest, Engine, ExecRequest, Exit, ProcessIo, SeccompProfile, Session, Spawner, Stdio,
 };
 
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
@@ -87,6 +87,8 @@ impl Lab {
             spec: self.spec(id, arguments),
             env: variables(&[("PATH", "/bin"), ("BASE", "line"), ("OVER", "container")]),
             stdio: Stdio { stdin: false, stdin_once: false, tty: false, log: Some(self.log(id)) },
+            seccomp: SeccompProfile::RuntimeDefault,
+            program_name: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File, TryLockError},
     io::{self, Write},
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -11,6 +11,8 @@ use anyhow::{Context, Result, bail};
 use rustix::system::uname;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::state_dir::{no_links, own_directory};
 
 /// The longest path that a Unix socket can have.
 const SOCKET_PATH: usize = 107;
@@ -35,10 +37,11 @@ impl State {
     /// Makes the directory if it is missing, and takes it for this process alone.
     pub(super) fn open(dir: &Path) -> Result<Self> {
         let doing = || format!("cannot use the state directory {}", dir.display());
-        DirBuilder::new().recursive(true).mode(0o755).create(dir).with_context(doing)?;
-        let dir = fs::canonicalize(dir).with_context(doing)?;
+        let dir = own_directory(dir)?;
         let lock = dir.join("up.lock");
-        let file = File::options().create(true).append(true).open(&lock).with_context(doing)?;
+        let mut options = File::options();
+        options.create(true).append(true).custom_flags(no_links());
+        let file = options.open(&lock).with_context(doing)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!(
@@ -109,7 +112,9 @@ pub(super) fn runtime_run_dir(state_dir: &Path) -> PathBuf {
 /// A reader never sees half of it.
 fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).custom_flags(no_links());
+    let mut file = options.open(&new)?;
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&new, path)

@@ -9,15 +9,16 @@ use crate::BINARY;
 const SLEEPER: &str = "sleeper";
 
 fn start_sleeper(stack: &Stack) {
-    stack
-        .kubectl()
-        .apply(&format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: {SLEEPER}}}, spec: {{
+    stack.kubectl().apply(&pod(SLEEPER)).succeeds();
+    stack.kubectl().wait_until_ready(SLEEPER);
+}
+
+fn pod(name: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{
             terminationGracePeriodSeconds: 1,
             containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600']}}]}}}}"
-        ))
-        .succeeds();
-    stack.kubectl().wait_until_ready(SLEEPER);
+    )
 }
 
 fn container(stack: &Stack) -> String {
@@ -59,6 +60,41 @@ fn a_role_that_dies_comes_back_and_no_container_notices() {
     stack.stop();
 }
 
+/// A machine may freeze any role for as long as it likes: what was asked meanwhile is done afterwards.
+#[test]
+fn a_role_that_is_stopped_and_goes_on_loses_nothing() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let kubectl = stack.kubectl();
+    start_sleeper(&stack);
+    let before = container(&stack);
+    for role in ["node", "runtime", "apiserver"] {
+        let name = format!("during-{role}");
+        let process = stack.pause_role(role);
+        if role == "apiserver" {
+            let version = kubectl.line("version --request-timeout=1s");
+            assert!(!version.succeeded(), "nobody answers: {version:#?}");
+            stack.resume(process);
+            kubectl.eventually("get --raw /readyz", "ok");
+            kubectl.apply(&pod(&name)).succeeds();
+        } else {
+            // The object is taken in while nobody can start it.
+            kubectl.apply(&pod(&name)).succeeds();
+            kubectl
+                .line(&format!("get pod {name} -o jsonpath={{.status.phase}}"))
+                .prints("Pending");
+            stack.resume(process);
+        }
+        kubectl.wait_until_ready(&name);
+        kubectl.eventually("get --raw /readyz", "ok");
+        kubectl.eventually(&format!("exec {SLEEPER} -- echo alive"), "alive");
+        assert_eq!(container(&stack), before, "after the sleep of the {role}");
+    }
+    let restarts = "get pods -o jsonpath={.items[*].status.containerStatuses[0].restartCount}";
+    kubectl.line(restarts).prints("0 0 0 0");
+    kubectl.line("delete pods --all").succeeds();
+    stack.stop();
+}
+
 #[test]
 fn containers_outlive_a_killed_stack_and_the_next_one_takes_them_over() {
     let Some(mut stack) = Setup::new(BINARY).start() else { return };
@@ -69,6 +105,88 @@ fn containers_outlive_a_killed_stack_and_the_next_one_takes_them_over() {
     stack.kubectl().eventually(&format!("exec {SLEEPER} -- echo alive"), "alive");
     assert_eq!(container(&stack), before);
     stack.kubectl().line(&format!("delete pod {SLEEPER}")).succeeds();
+    stack.stop();
+}
+
+/// After a restart, finished debug containers used to run again, and restart counts began at zero.
+#[test]
+fn what_ended_does_not_run_again_and_no_count_falls() {
+    let Some(mut stack) = Setup::new(BINARY).start() else { return };
+    let marks = stack.dir().join("marks");
+    std::fs::create_dir(&marks).unwrap();
+    stack
+        .kubectl()
+        .apply(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: counted}}, spec: {{
+            terminationGracePeriodSeconds: 1,
+            volumes: [{{name: marks, hostPath: {{path: '{}'}}}}],
+            containers: [
+              {{name: main, image: '{IMAGE}', command: [sh, -c, 'test -e /tmp/x/once || {{ touch /tmp/x/once; exit 1; }}; sleep 3600'],
+                volumeMounts: [{{name: marks, mountPath: /tmp/x}}]}},
+              {{name: other, image: '{IMAGE}', command: [sleep, '3600'],
+                volumeMounts: [{{name: marks, mountPath: /marks}}]}}]}}}}",
+            marks.display()
+        ))
+        .succeeds();
+    let count = "get pod counted -o jsonpath={.status.containerStatuses[0].restartCount}";
+    stack.kubectl().eventually(count, "1");
+    stack.kubectl().wait_until_ready("counted");
+    let debug = format!("debug counted --image {IMAGE} --container finished -- true");
+    stack.kubectl().line(&debug).succeeds();
+    let ended = "get pod counted -o jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.exitCode}";
+    stack.kubectl().eventually(ended, "0");
+    let id = "get pod counted -o jsonpath={.status.ephemeralContainerStatuses[0].containerID}";
+    let first = stack.kubectl().line(id).succeeds().stdout.clone();
+    let restarts = |stack: &Stack| {
+        stack.kubectl().line(count).succeeds().stdout.trim().parse::<u32>().unwrap()
+    };
+    for round in 0..2 {
+        let before = restarts(&stack);
+        if round == 0 {
+            stack.kill();
+        } else {
+            assert!(stack.end().success());
+        }
+        stack.restart();
+        let running =
+            "get pod counted -o jsonpath={.status.phase}/{.status.containerStatuses[*].ready}";
+        stack.kubectl().eventually(running, "Running/true true");
+        assert!(restarts(&stack) >= before, "{} after {before}", restarts(&stack));
+        stack.kubectl().line(ended).prints("0");
+        assert_eq!(stack.kubectl().line(id).succeeds().stdout, first, "it ran once");
+    }
+    stack.kubectl().line("delete pod counted").succeeds();
+    stack.stop();
+}
+
+/// A grace period near 2^63 used to end the worker of the pod: the pod ignored deletes, and with `--force`
+/// its container outlived it.
+#[test]
+fn a_pod_can_be_deleted_whatever_its_grace_period_is() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let graces = ["0", "1", "9223372036854775807", "9223372036854000000"];
+    for (at, grace) in graces.iter().enumerate() {
+        for (how, delete) in [("plain", ""), ("force", "--force --grace-period=0")] {
+            let name = format!("grace-{at}-{how}");
+            stack
+                .kubectl()
+                .apply(&format!(
+                    "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{
+                    terminationGracePeriodSeconds: {grace},
+                    containers: [{{name: main, image: '{IMAGE}',
+                      command: [sh, -c, 'trap exit TERM; while true; do sleep 0.1; done']}}]}}}}"
+                ))
+                .succeeds();
+            stack.kubectl().wait_until_ready(&name);
+            stack.kubectl().line(&format!("delete pod {name} {delete}")).succeeds();
+        }
+    }
+    // Also asked for when it is deleted, and shortened afterwards.
+    start_sleeper(&stack);
+    let huge = "--grace-period=9223372036854775807 --wait=false";
+    stack.kubectl().line(&format!("delete pod {SLEEPER} {huge}")).succeeds();
+    stack.kubectl().line(&format!("delete pod {SLEEPER} --grace-period=1")).succeeds();
+    // Looks for processes, mounts and cgroups that are left.
     stack.stop();
 }
 

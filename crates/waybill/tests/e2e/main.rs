@@ -7,10 +7,12 @@
 #![cfg(test)]
 
 mod attribution;
+mod canary;
 mod cases;
 mod cgroups;
 mod disk;
 mod exec;
+mod host_path;
 mod lifetime;
 mod log_rotation;
 mod nodes;
@@ -18,6 +20,7 @@ mod people;
 mod provenance;
 mod raw;
 mod roles;
+mod secret_arguments;
 mod standalone;
 mod static_pods;
 mod suite;

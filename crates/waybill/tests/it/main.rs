@@ -9,4 +9,5 @@ mod etcd;
 mod image;
 mod run;
 mod runtime;
+mod state_dir;
 mod unwritable_log;

@@ -26,16 +26,15 @@ impl NodeGraph {
         // Most changes are of the status, and mean nothing here.
         if let (Some(old), Some(new)) = (old, new)
             && old.get("spec") == new.get("spec")
-            && old.pointer(UID) == new.pointer(UID)
             && self.edges().pods.contains_key(&name) == node_name(new).is_some()
         {
             return;
         }
-        let bound = new.and_then(|pod| Some((node_name(pod)?, uid(pod), references(pod))));
+        let bound = new.and_then(|pod| Some((node_name(pod)?, references(pod))));
         let mut edges = self.edges.write().unwrap_or_else(PoisonError::into_inner);
         edges.remove(&name);
-        if let Some((node, uid, references)) = bound {
-            edges.add(name, node, uid, references);
+        if let Some((node, references)) = bound {
+            edges.add(name, node, references);
         }
     }
 
@@ -47,11 +46,6 @@ impl NodeGraph {
     /// Whether the pod is bound to `node`.
     pub(super) fn is_bound(&self, node: &str, pod: &ObjectName) -> bool {
         self.edges().pods.get(pod).is_some_and(|bound| *bound.node == *node)
-    }
-
-    /// Whether the pod is bound to `node` and has this UID.
-    pub(super) fn is_bound_with_uid(&self, node: &str, pod: &ObjectName, uid: &str) -> bool {
-        self.edges().pods.get(pod).is_some_and(|bound| *bound.node == *node && *bound.uid == *uid)
     }
 
     fn edges(&self) -> RwLockReadGuard<'_, Edges> {
@@ -68,7 +62,7 @@ struct Edges {
 }
 
 impl Edges {
-    fn add(&mut self, name: ObjectName, node: &str, uid: &str, references: Vec<Reference>) {
+    fn add(&mut self, name: ObjectName, node: &str, references: Vec<Reference>) {
         let node = match self.nodes.get_key_value(node) {
             Some((known, _)) => Arc::clone(known),
             None => Arc::from(node),
@@ -78,7 +72,7 @@ impl Edges {
             let counts = self.nodes.entry(Arc::clone(&node)).or_default();
             shared.push(count(counts, reference));
         }
-        self.pods.insert(name, BoundPod { node, uid: uid.into(), references: shared });
+        self.pods.insert(name, BoundPod { node, references: shared });
     }
 
     fn remove(&mut self, name: &ObjectName) {
@@ -112,7 +106,6 @@ fn count(counts: &mut HashMap<Arc<Reference>, usize>, reference: Reference) -> A
 #[derive(Debug, PartialEq, Eq)]
 struct BoundPod {
     node: Arc<str>,
-    uid: Box<str>,
     /// Each once.
     references: Vec<Arc<Reference>>,
 }
@@ -134,8 +127,6 @@ impl ObjectName {
     }
 }
 
-const UID: &str = "/metadata/uid";
-
 /// The text at `pointer`; empty if there is none.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
@@ -143,10 +134,6 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 
 fn node_name(pod: &Value) -> Option<&str> {
     Some(text(pod, "/spec/nodeName")).filter(|node| !node.is_empty())
-}
-
-fn uid(pod: &Value) -> &str {
-    text(pod, UID)
 }
 
 #[cfg(test)]

@@ -135,13 +135,14 @@ fn pods_are_the_nodes_own() {
         check(verb, "ns/pods/status:p", ALLOWED);
         check(verb, "ns/pods/status:q", UNRELATED);
     }
+    check("create", "ns/pods/eviction:p", ALLOWED);
+    check("create", "ns/pods/eviction:q", UNRELATED);
     for (verb, target) in [
         ("update", "ns/pods:p"),
         ("patch", "ns/pods:p"),
         ("deletecollection", "ns/pods"),
         ("create", "ns/pods/exec:p"),
         ("create", "ns/pods/binding:p"),
-        ("create", "ns/pods/eviction:p"),
         ("update", "ns/pods/ephemeralcontainers:p"),
         ("get", "ns/pods/log:p"),
     ] {

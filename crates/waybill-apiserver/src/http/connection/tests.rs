@@ -1,5 +1,7 @@
 //! Clients that are slow, silent or half gone.
 
+use std::sync::atomic::AtomicUsize;
+
 use bytes::Bytes;
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::ServerName;
@@ -13,14 +15,44 @@ use crate::pki::{Pki, PkiConfig, tls::server_config};
 /// A tenth of a second; the checks wait a hundred times as long.
 const SHORT: Duration = Duration::from_millis(100);
 
-struct Hello;
+/// Longer than anything takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Says hello, except at `/never`.
+#[derive(Default)]
+struct Hello {
+    /// Requests that wait for their answer.
+    waiting: AtomicUsize,
+    most_waiting: AtomicUsize,
+}
+
+/// Counts a request until it is answered or given up.
+struct Waiting(Arc<Hello>);
+
+impl Waiting {
+    fn new(hello: Arc<Hello>) -> Self {
+        let now = hello.waiting.fetch_add(1, Ordering::Relaxed) + 1;
+        hello.most_waiting.fetch_max(now, Ordering::Relaxed);
+        Self(hello)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Service for Hello {
     fn identify(&self, _: &[CertificateDer<'_>]) -> Peer {
         Peer::Unknown
     }
 
-    async fn answer(self: Arc<Self>, _: Connection, _: Request<Incoming>) -> Response<Body> {
+    async fn answer(self: Arc<Self>, _: Connection, request: Request<Incoming>) -> Response<Body> {
+        if request.uri().path() == "/never" {
+            let _waiting = Waiting::new(self);
+            return std::future::pending().await;
+        }
         Response::new(whole_body(Bytes::from_static(b"hello")))
     }
 }
@@ -29,11 +61,16 @@ struct Fixture {
     _dir: TempDir,
     pki: Pki,
     address: SocketAddr,
+    hello: Arc<Hello>,
     stop: CancellationToken,
 }
 
 impl Fixture {
     async fn start() -> Self {
+        Self::start_with(Patience { handshake: SHORT, headers: SHORT }).await
+    }
+
+    async fn start_with(patience: Patience) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = PkiConfig {
             dir: dir.path().join("pki"),
@@ -44,11 +81,11 @@ impl Fixture {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let tls = Arc::new(server_config(pki.serving(), &[]).unwrap());
-        let patience = Patience { handshake: SHORT, headers: SHORT };
         let listener = Listener { socket, tls, patience };
         let stop = CancellationToken::new();
-        tokio::spawn(listener.serve(Arc::new(Hello), stop.clone()));
-        Self { _dir: dir, pki, address, stop }
+        let hello = Arc::new(Hello::default());
+        tokio::spawn(listener.serve(Arc::clone(&hello), stop.clone()));
+        Self { _dir: dir, pki, address, hello, stop }
     }
 
     async fn tcp(&self) -> TcpStream {
@@ -67,6 +104,17 @@ impl Fixture {
         config.alpn_protocols = vec![protocol.to_vec()];
         let name = ServerName::try_from("127.0.0.1").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, self.tcp().await).await.unwrap()
+    }
+}
+
+impl Fixture {
+    /// A new client is served.
+    async fn check_hello(&self) {
+        let mut stream = self.tls(b"http/1.1").await;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        timeout(LONG, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.ends_with(b"hello"), "{answer:?}");
     }
 }
 
@@ -104,4 +152,106 @@ async fn a_client_that_does_not_finish_the_preface_of_http2_is_cut_off() {
     let fixture = Fixture::start().await;
     check_cut_off(fixture.tls(b"h2").await, b"").await;
     check_cut_off(fixture.tls(b"h2").await, b"PRI * HT").await;
+}
+
+/// Slow-loris: headers that never end, a byte at a time. They cost a connection each, for a while, and nobody else
+/// waits for them.
+#[tokio::test]
+async fn many_clients_with_endless_headers_do_not_stop_the_others_and_are_cut_off() {
+    let patience = Patience { handshake: LONG, headers: 30 * SHORT };
+    let fixture = Fixture::start_with(patience).await;
+    let mut streams = Vec::new();
+    for _ in 0..300 {
+        let mut stream = fixture.tls(b"http/1.1").await;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ").await.unwrap();
+        streams.push(stream);
+    }
+    fixture.check_hello().await;
+    let mut drips = tokio::task::JoinSet::new();
+    for mut stream in streams {
+        drips.spawn(async move {
+            let mut byte = [0];
+            // Until an answer that is none, or the end.
+            while let Err(_) = timeout(SHORT, stream.read(&mut byte)).await {
+                if stream.write_all(b"x").await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    let ended = timeout(LONG, drips.join_all()).await;
+    assert!(ended.is_ok(), "some connections are still open");
+    fixture.check_hello().await;
+}
+
+/// One frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+    [&head, payload].concat()
+}
+
+/// A request without a body for `/never`, as HPACK has it: GET, https, and two literals.
+fn never(stream: u32) -> Vec<u8> {
+    let fields = [&[0x82, 0x87, 0x01, 1][..], b"a", &[0x04, 6], b"/never"].concat();
+    frame(1, 0x5, stream, &fields)
+}
+
+/// RST_STREAM with CANCEL.
+fn reset(stream: u32) -> Vec<u8> {
+    frame(3, 0, stream, &8_u32.to_be_bytes())
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// CVE-2023-44487: requests that are cancelled at once count against no limit on open streams. The server ends such a
+/// connection or keeps up with it; it never holds more than a few times what one connection may have, of ten thousand,
+/// and goes on serving.
+#[tokio::test]
+async fn rapid_resets_leave_nothing_behind() {
+    let fixture = Fixture::start_with(Patience { handshake: LONG, headers: LONG }).await;
+    let (mut reader, mut writer) = tokio::io::split(fixture.tls(b"h2").await);
+    let drained = tokio::spawn(async move {
+        let _ = tokio::io::copy(&mut reader, &mut tokio::io::sink()).await;
+    });
+    let mut bytes = [PREFACE, &frame(4, 0, 0, &[])].concat();
+    for stream in (1..20_000).step_by(2) {
+        bytes.extend(never(stream));
+        bytes.extend(reset(stream));
+    }
+    // The server may end the connection half-way.
+    let _ = writer.write_all(&bytes).await;
+    let _ = writer.shutdown().await;
+    fixture.check_hello().await;
+    timeout(LONG, drained).await.expect("the connection ends").unwrap();
+    wait_for_none(&fixture.hello).await;
+    let most = fixture.hello.most_waiting.load(Ordering::Relaxed);
+    assert!(most <= usize::try_from(10 * STREAMS).unwrap(), "{most} requests at once");
+}
+
+/// The same without resets: what the test above counts is there to be counted.
+#[tokio::test]
+async fn requests_that_wait_are_counted_and_end_with_their_connection() {
+    let fixture = Fixture::start_with(Patience { handshake: LONG, headers: LONG }).await;
+    let mut stream = fixture.tls(b"h2").await;
+    let mut bytes = [PREFACE, &frame(4, 0, 0, &[])].concat();
+    (1..20).step_by(2).for_each(|stream| bytes.extend(never(stream)));
+    stream.write_all(&bytes).await.unwrap();
+    let all = async {
+        while fixture.hello.waiting.load(Ordering::Relaxed) < 10 {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    };
+    timeout(LONG, all).await.expect("all ten wait");
+    drop(stream);
+    wait_for_none(&fixture.hello).await;
+}
+
+async fn wait_for_none(hello: &Hello) {
+    let none = async {
+        while hello.waiting.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    };
+    timeout(LONG, none).await.expect("no request waits any more");
 }

@@ -5,10 +5,13 @@ use std::{sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
+use hyper::{
+    body::Incoming,
+    client::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use serde_json::Value;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -37,21 +40,54 @@ pub(super) struct Lines {
 
 /// TLS that trusts one authority.
 pub(super) fn trusting(pem: &str) -> Arc<ClientConfig> {
+    Arc::new(trusting_config(pem))
+}
+
+fn trusting_config(pem: &str) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+/// The same with a certificate of the client, and its key; both in PEM.
+pub(super) fn trusting_with(pem: &str, certificate: &str, key: &[u8]) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_client_auth_cert(chain, key)
+        .unwrap();
     Arc::new(config)
 }
 
 impl TestServer {
     pub(super) async fn connect(&self) -> TlsStream<TcpStream> {
+        self.connect_with(&self.tls).await
+    }
+
+    async fn connect_with(&self, tls: &Arc<ClientConfig>) -> TlsStream<TcpStream> {
         let tcp = TcpStream::connect(self.server.address()).await.unwrap();
         let name = ServerName::try_from("127.0.0.1").unwrap();
-        TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await.unwrap()
+        TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await.unwrap()
+    }
+
+    /// A connection for many requests at once.
+    pub(super) async fn connect_http2(&self) -> http2::SendRequest<Full<Bytes>> {
+        let mut tls = trusting_config(self.server.ca_certificate());
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = self.connect_with(&Arc::new(tls)).await;
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (sender, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        sender
     }
 
     /// Sends JSON as `user`; nobody if it is empty.
@@ -67,21 +103,31 @@ impl TestServer {
         content_type: &str,
         body: impl Into<Bytes>,
     ) -> Reply {
-        let response = self.open(user, method, path, content_type, body.into()).await;
-        let code = response.status().as_u16();
-        let warnings = response.headers().get_all(header::WARNING).iter();
-        let warnings = warnings.map(|value| value.to_str().unwrap().to_owned()).collect();
-        let retry_after = response.headers().get(header::RETRY_AFTER);
-        let retry_after = retry_after.map(|value| value.to_str().unwrap().to_owned());
-        let body = timeout(PATIENCE, response.into_body().collect()).await.unwrap().unwrap();
-        Reply { code, warnings, retry_after, body: body.to_bytes() }
+        Reply::of(self.open(user, method, path, content_type, body.into()).await).await
+    }
+
+    /// Sends exactly these headers, besides the host.
+    pub(super) async fn send_with(
+        &self,
+        headers: &[(&str, String)],
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Reply {
+        let mut request =
+            Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+        Reply::of(self.answer(&self.tls, request).await).await
     }
 
     /// Starts a watch, which must be granted.
     pub(super) async fn watch(&self, path: &str) -> Lines {
         let response = self.open("admin", "GET", path, JSON, Bytes::new()).await;
         assert_eq!(response.status(), 200, "{path}");
-        Lines { body: response.into_body(), buffer: BytesMut::new() }
+        Lines::of(response)
     }
 
     async fn open(
@@ -92,9 +138,6 @@ impl TestServer {
         content_type: &str,
         body: Bytes,
     ) -> http::Response<Incoming> {
-        let io = TokioIo::new(self.connect().await);
-        let (mut sender, connection) = http1::handshake(io).await.unwrap();
-        tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -103,12 +146,35 @@ impl TestServer {
         if !user.is_empty() {
             request = request.header(header::AUTHORIZATION, format!("Bearer {user}-token"));
         }
+        let shown = self.certificate.as_ref().filter(|_| user.is_empty());
         let request = request.body(Full::new(body)).unwrap();
+        self.answer(shown.unwrap_or(&self.tls), request).await
+    }
+
+    /// Sends a request on a connection of its own.
+    async fn answer(
+        &self,
+        tls: &Arc<ClientConfig>,
+        request: Request<Full<Bytes>>,
+    ) -> http::Response<Incoming> {
+        let io = TokioIo::new(self.connect_with(tls).await);
+        let (mut sender, connection) = http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
         timeout(PATIENCE, sender.send_request(request)).await.unwrap().unwrap()
     }
 }
 
 impl Reply {
+    async fn of(response: http::Response<Incoming>) -> Self {
+        let code = response.status().as_u16();
+        let warnings = response.headers().get_all(header::WARNING).iter();
+        let warnings = warnings.map(|value| value.to_str().unwrap().to_owned()).collect();
+        let retry_after = response.headers().get(header::RETRY_AFTER);
+        let retry_after = retry_after.map(|value| value.to_str().unwrap().to_owned());
+        let body = timeout(PATIENCE, response.into_body().collect()).await.unwrap().unwrap();
+        Self { code, warnings, retry_after, body: body.to_bytes() }
+    }
+
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
@@ -121,6 +187,10 @@ impl Reply {
 }
 
 impl Lines {
+    pub(super) fn of(response: http::Response<Incoming>) -> Self {
+        Self { body: response.into_body(), buffer: BytesMut::new() }
+    }
+
     /// The next event; nothing after the end of the stream.
     pub(super) async fn next(&mut self) -> Option<Value> {
         loop {

@@ -53,7 +53,7 @@ impl Lab {
     }
 
     /// As `kubectl debug` asks for it.
-    async fn debug(&self, container: Value) -> Reply {
+    async fn debug(&self, container: &Value) -> Reply {
         let patch = json!({"spec": {"ephemeralContainers": [container]}});
         self.patch(&format!("{POD}/ephemeralcontainers"), &patch).await
     }
@@ -69,7 +69,7 @@ fn pod() -> String {
     pod.to_string()
 }
 
-fn debugger(name: &str, env: Value, env_from: Value) -> Value {
+fn debugger(name: &str, env: &Value, env_from: &Value) -> Value {
     json!({"name": name, "image": "debug", "env": env, "envFrom": env_from})
 }
 
@@ -99,7 +99,7 @@ async fn names_are_refused_in_upper_and_lower_case() {
 async fn variables_of_ephemeral_containers_are_refused_as_those_of_exec_are() {
     let lab = Lab::start("LD_*").await;
     let refused =
-        lab.debug(debugger("a", json!([{"name": "LD_PRELOAD", "value": "x"}]), json!([]))).await;
+        lab.debug(&debugger("a", &json!([{"name": "LD_PRELOAD", "value": "x"}]), &json!([]))).await;
     let message = refused.json()["message"].to_string();
     assert!(refused.code == 403 && message.contains("LD_PRELOAD"), "{message}");
     assert!(message.contains("exec-env-deny"), "{message}");
@@ -107,12 +107,12 @@ async fn variables_of_ephemeral_containers_are_refused_as_those_of_exec_are() {
     // What the ConfigMap will hold when the container starts is not known now.
     for prefix in ["", "L", "LD_", "ld_x"] {
         let source = json!([{"prefix": prefix, "configMapRef": {"name": "c"}}]);
-        let refused = lab.debug(debugger("a", json!([]), source)).await;
+        let refused = lab.debug(&debugger("a", &json!([]), &source)).await;
         let message = refused.json()["message"].to_string();
         assert!(refused.code == 403 && message.contains("envFrom"), "{prefix}: {message}");
     }
     let source = json!([{"prefix": "APP_", "configMapRef": {"name": "c"}}]);
-    let taken = lab.debug(debugger("a", json!([{"name": "LEVEL", "value": "x"}]), source)).await;
+    let taken = lab.debug(&debugger("a", &json!([{"name": "LEVEL", "value": "x"}]), &source)).await;
     assert_eq!(taken.code, 200, "{taken:?}");
 }
 
@@ -120,14 +120,14 @@ async fn variables_of_ephemeral_containers_are_refused_as_those_of_exec_are() {
 #[tokio::test]
 async fn ephemeral_containers_that_were_there_may_stay() {
     let lab = Lab::start("").await;
-    let old = debugger("old", json!([{"name": "LD_PRELOAD", "value": "x"}]), json!([]));
-    assert_eq!(lab.debug(old).await.code, 200);
+    let old = debugger("old", &json!([{"name": "LD_PRELOAD", "value": "x"}]), &json!([]));
+    assert_eq!(lab.debug(&old).await.code, 200);
     let list = json!({"metadata": {"annotations": {"waybill.dev/exec-env-deny": "LD_*"}}});
     assert_eq!(lab.patch(NAMESPACE, &list).await.code, 200);
-    let new = debugger("new", json!([{"name": "LEVEL", "value": "x"}]), json!([]));
-    assert_eq!(lab.debug(new).await.code, 200);
-    let bad = debugger("bad", json!([{"name": "ld_debug", "value": "x"}]), json!([]));
-    assert_eq!(lab.debug(bad).await.code, 403);
+    let new = debugger("new", &json!([{"name": "LEVEL", "value": "x"}]), &json!([]));
+    assert_eq!(lab.debug(&new).await.code, 200);
+    let bad = debugger("bad", &json!([{"name": "ld_debug", "value": "x"}]), &json!([]));
+    assert_eq!(lab.debug(&bad).await.code, 403);
 }
 
 /// A pod can outlive its namespace, by `finalize`; what the list says is not known then.
@@ -159,12 +159,12 @@ async fn without_the_namespace_no_session_has_variables() {
     assert!(without.contains(ADMITTED), "{without}");
 
     let path = format!("{ns}/pods/web/ephemeralcontainers");
-    let patch = async |container: Value| {
+    let patch = async |container: &Value| {
         let patch = json!({"spec": {"ephemeralContainers": [container]}}).to_string();
         server.send_as("admin", "PATCH", &path, MERGE, patch).await.code
     };
-    assert_eq!(patch(debugger("a", json!([{"name": "A", "value": "x"}]), json!([]))).await, 403);
-    assert_eq!(patch(debugger("a", json!([]), json!([]))).await, 200);
+    assert_eq!(patch(&debugger("a", &json!([{"name": "A", "value": "x"}]), &json!([]))).await, 403);
+    assert_eq!(patch(&debugger("a", &json!([]), &json!([]))).await, 200);
 }
 
 /// A container that is added later is held to the provider classes as those of a new pod are.
@@ -173,7 +173,7 @@ async fn ephemeral_containers_use_no_provider_class_that_they_may_not() {
     let lab = Lab::start("").await;
     let env = json!([{"name": "A", "valueFrom": {"csiSecretRef": {
         "driver": "d.example.com", "providerClassName": "vault", "key": "secret/x"}}}]);
-    let refused = lab.debug(debugger("a", env, json!([]))).await;
+    let refused = lab.debug(&debugger("a", &env, &json!([]))).await;
     let message = refused.json()["message"].to_string();
     assert!(
         refused.code == 403 && message.contains("ProviderClass 'vault' not found"),

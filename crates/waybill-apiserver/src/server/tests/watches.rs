@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use http::{Request, header::AUTHORIZATION};
+use http_body_util::Full;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::TestServer;
+use super::{TestServer, client::Lines};
+
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-public/leases";
 
@@ -108,4 +113,33 @@ async fn watches_end_cleanly_when_the_server_stops() {
     let TestServer { server, dir: _kept, .. } = server;
     timeout(Duration::from_secs(5), server.stop()).await.expect("the server stops in time");
     assert_eq!(watch.next().await, None);
+}
+
+/// Twenty connections with as many watches as one may have, all of which see the one change.
+#[tokio::test]
+async fn two_thousand_watches_see_the_same_event() {
+    let server = TestServer::start().await;
+    let version = server.create("before", &json!({})).await;
+    let path = format!("{LEASES}?watch=1&resourceVersion={version}");
+    let mut watches = Vec::new();
+    let mut connections = Vec::new();
+    for _ in 0..20 {
+        let mut connection = server.connect_http2().await;
+        for _ in 0..100 {
+            let uri = format!("https://localhost{path}");
+            let request = Request::get(uri).header(AUTHORIZATION, "Bearer admin-token");
+            let request = request.body(Full::default()).unwrap();
+            connection.ready().await.unwrap();
+            let answer =
+                timeout(PATIENCE, connection.send_request(request)).await.unwrap().unwrap();
+            assert_eq!(answer.status(), 200);
+            watches.push(Lines::of(answer));
+        }
+        connections.push(connection);
+    }
+    server.create("after", &json!({})).await;
+    assert_eq!(watches.len(), 2_000);
+    for watch in &mut watches {
+        assert_eq!(watch.next_name().await, pair("ADDED", "after"));
+    }
 }

@@ -1,14 +1,17 @@
 //! Confinement by seccomp, AppArmor and SELinux: what is asked for must hold, so it is refused here as
-//! long as nothing carries it out.
+//! long as nothing carries it out. Of seccomp there is our own default profile (docs/adr/0020).
 
 use waybill_proto::cri::{
     LinuxContainerSecurityContext, LinuxSandboxSecurityContext, SeLinuxOption, SecurityProfile,
     security_profile::ProfileType,
 };
 
-use crate::cri::{
-    error::{CriError, Result},
-    machine::Machine,
+use crate::{
+    cri::{
+        error::{CriError, Result},
+        machine::Machine,
+    },
+    engine::SeccompProfile,
 };
 
 /// What a container may ask for.
@@ -21,8 +24,8 @@ pub(super) fn check_container(
         return Ok(());
     }
     #[expect(deprecated, reason = "older kubelets send the profile as a path")]
-    let (seccomp_path, apparmor_path) = (&context.seccomp_profile_path, &context.apparmor_profile);
-    check_seccomp(context.seccomp.as_ref(), seccomp_path)?;
+    let apparmor_path = &context.apparmor_profile;
+    seccomp_profile(context)?;
     check_apparmor(context.apparmor.as_ref(), apparmor_path, machine)?;
     check_selinux(context.selinux_options.as_ref(), machine)
 }
@@ -34,24 +37,30 @@ pub(crate) fn check_sandbox(
     machine: &Machine,
 ) -> Result<()> {
     if context.seccomp.as_ref().is_some_and(|it| it.profile_type() == ProfileType::Localhost) {
-        return Err(no_seccomp());
+        return Err(no_local_seccomp());
     }
     check_apparmor(context.apparmor.as_ref(), "", machine)?;
     check_selinux(context.selinux_options.as_ref(), machine)
 }
 
-fn check_seccomp(profile: Option<&SecurityProfile>, path: &str) -> Result<()> {
-    let confined = match profile.map(SecurityProfile::profile_type) {
-        Some(ProfileType::RuntimeDefault | ProfileType::Localhost) => true,
-        Some(ProfileType::Unconfined) => false,
-        None => !matches!(path, "" | "unconfined"),
-    };
-    if confined { Err(no_seccomp()) } else { Ok(()) }
+/// The seccomp profile of a container; a request that says nothing gets the default.
+pub(crate) fn seccomp_profile(context: &LinuxContainerSecurityContext) -> Result<SeccompProfile> {
+    if context.privileged {
+        return Ok(SeccompProfile::Unconfined);
+    }
+    #[expect(deprecated, reason = "older kubelets send the profile as a path")]
+    let path = context.seccomp_profile_path.as_str();
+    match (context.seccomp.as_ref().map(SecurityProfile::profile_type), path) {
+        (Some(ProfileType::RuntimeDefault), _)
+        | (None, "" | "runtime/default" | "docker/default") => Ok(SeccompProfile::RuntimeDefault),
+        (Some(ProfileType::Unconfined), _) | (None, "unconfined") => Ok(SeccompProfile::Unconfined),
+        (Some(ProfileType::Localhost), _) | (None, _) => Err(no_local_seccomp()),
+    }
 }
 
-fn no_seccomp() -> CriError {
-    let advice = "set seccompProfile.type to Unconfined, or run the pod on another runtime";
-    CriError::unsupported("a seccomp profile", advice)
+fn no_local_seccomp() -> CriError {
+    let advice = "set seccompProfile.type to RuntimeDefault, or run the pod on another runtime";
+    CriError::unsupported("a seccomp profile of the machine (Localhost)", advice)
 }
 
 /// The default profile of a machine without AppArmor is none, on every runtime.
@@ -114,11 +123,22 @@ mod tests {
             (ProfileType::RuntimeDefault, false),
             (ProfileType::Localhost, false),
         ] {
-            let seccomp = profile(kind);
-            check(&LinuxContainerSecurityContext { seccomp, ..context() }, &machine(), allowed);
             let apparmor = profile(kind);
             check(&LinuxContainerSecurityContext { apparmor, ..context() }, &machine(), allowed);
         }
+    }
+
+    #[test]
+    fn a_container_that_names_no_seccomp_profile_gets_the_default() {
+        let of = |context: &LinuxContainerSecurityContext| seccomp_profile(context).ok();
+        let with = |kind| LinuxContainerSecurityContext { seccomp: profile(kind), ..context() };
+        assert_eq!(of(&context()), Some(SeccompProfile::RuntimeDefault));
+        assert_eq!(of(&with(ProfileType::RuntimeDefault)), Some(SeccompProfile::RuntimeDefault));
+        assert_eq!(of(&with(ProfileType::Unconfined)), Some(SeccompProfile::Unconfined));
+        assert_eq!(of(&with(ProfileType::Localhost)), None);
+        let privileged =
+            LinuxContainerSecurityContext { privileged: true, ..with(ProfileType::RuntimeDefault) };
+        assert_eq!(of(&privileged), Some(SeccompProfile::Unconfined));
     }
 
     #[test]

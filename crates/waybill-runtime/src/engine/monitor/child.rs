@@ -67,9 +67,10 @@ pub(super) enum Step {
     Directory,
     Search,
     Execute,
+    Seccomp,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step::Cgroup,
     Step::Namespaces,
     Step::Limits,
@@ -80,6 +81,7 @@ const STEPS: [Step; 10] = [
     Step::Directory,
     Step::Search,
     Step::Execute,
+    Step::Seccomp,
 ];
 
 /// Where programs are looked for when an environment has no `PATH`.
@@ -326,6 +328,9 @@ impl Fault {
             Step::Terminal => format!("cannot open a terminal in the container: {reason}"),
             Step::Streams => format!("cannot set up the streams: {reason}"),
             Step::Privileges => format!("cannot limit privileges: {reason}"),
+            Step::Seccomp => format!(
+                "cannot install the default seccomp filter: {reason}; use a kernel with CONFIG_SECCOMP_FILTER, or set seccompProfile.type to Unconfined"
+            ),
             Step::User => format!("cannot change to the container's user: {reason}"),
         }
     }

@@ -26,7 +26,7 @@ use super::{
 use crate::engine::{
     cgroup::{Cgroup, Hierarchies},
     clock,
-    environment::Block,
+    environment::{self, Block},
     message::{CreateRequest, Failure, FromMonitor, Reply},
     record::{self, CgroupsFile},
     sys::{self, Fork},
@@ -53,16 +53,21 @@ impl Monitor {
         &mut self,
         asked_by: (u64, u64),
         request: Box<CreateRequest>,
-        environment: &[u8],
+        block: &[u8],
     ) -> Result<(), Failure> {
         if self.container.is_some() || self.creation.is_some() {
             return Err(Failure::Refused("this monitor has a container already".to_owned()));
         }
+        let (arguments, environment) =
+            environment::split(block, request.arguments).ok_or_else(|| {
+                Failure::Refused("there are fewer arguments than were told".to_owned())
+            })?;
+        let arguments = Block::from(arguments.to_vec());
         let environment = Block::from(environment.to_vec());
         // Swap is a file too. Where locked memory is limited to less, the container matters more.
         let _ = sys::lock_in_memory(&environment);
         let creation = self
-            .begin_creation(asked_by, request, environment)
+            .begin_creation(asked_by, request, arguments, environment)
             .map_err(|error| Failure::Create(error.to_string()))?;
         self.creation = Some(creation);
         Ok(())
@@ -72,6 +77,7 @@ impl Monitor {
         &mut self,
         asked_by: (u64, u64),
         request: Box<CreateRequest>,
+        arguments: Block,
         environment: Block,
     ) -> io::Result<Creation> {
         let cgroup = Cgroup::new(&Hierarchies::detect()?, &request.cgroup)
@@ -93,7 +99,9 @@ impl Monitor {
             cgroup: cgroup.clone(),
             resources: request.resources.clone(),
             device_rules: request.device_rules.clone(),
+            volumes: request.volumes.clone(),
             cgroup_view: request.cgroup_view.clone(),
+            arguments,
             environment: Block::from(environment.to_vec()),
             stdio: container_stdio,
             outcome: creator_outcome.into(),

@@ -11,8 +11,14 @@ use rustix::{
     thread::{CapabilitySet, CapabilitySets},
 };
 
-use super::child::{Fault, Step};
-use crate::engine::settings::{Capabilities, Settings};
+use super::{
+    child::{Fault, Step},
+    seccomp,
+};
+use crate::engine::{
+    SeccompProfile,
+    settings::{Capabilities, Settings},
+};
 
 /// Makes of a process with all rights what the container's processes are.
 pub(super) fn settle(settings: &Settings) -> Result<(), Fault> {
@@ -22,6 +28,10 @@ pub(super) fn settle(settings: &Settings) -> Result<(), Fault> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => true,
         result => result.map(|()| false).map_err(Step::Directory.failed())?,
     };
+    // While we have CAP_SYS_ADMIN: without it, only processes that can gain no privileges may have a filter.
+    if settings.seccomp == SeccompProfile::RuntimeDefault {
+        seccomp::install(settings.capabilities.bounding).map_err(Step::Seccomp.failed())?;
+    }
     limit_privileges(settings).map_err(Step::Privileges.failed())?;
     become_user(settings).map_err(Step::User.failed())?;
     set_capabilities(&settings.capabilities).map_err(Step::Privileges.failed())?;

@@ -200,10 +200,7 @@ fn judge(abi: Abi, capabilities: u64) -> Vec<sock_filter> {
 fn deny(number: u32, denied: Denied) -> Vec<sock_filter> {
     let on_argument = |tests: Vec<sock_filter>| {
         let length = u8::try_from(tests.len() + 3).unwrap_or(u8::MAX);
-        let mut block = vec![
-            branch(JUMP_IF_EQUAL, number, 0, length),
-            plain(LOAD, FIRST_ARGUMENT),
-        ];
+        let mut block = vec![branch(JUMP_IF_EQUAL, number, 0, length), plain(LOAD, FIRST_ARGUMENT)];
         block.extend(tests);
         block.extend([plain(RETURN, FORBIDDEN), plain(LOAD, NUMBER)]);
         block
@@ -214,10 +211,9 @@ fn deny(number: u32, denied: Denied) -> Vec<sock_filter> {
         }
         Denied::AsUnknown => vec![branch(JUMP_IF_EQUAL, number, 0, 1), plain(RETURN, UNKNOWN)],
         Denied::WithFlags(flags) => on_argument(vec![branch(JUMP_IF_ANY_BIT, flags, 0, 1)]),
-        Denied::Asking([one, other]) => on_argument(vec![
-            branch(JUMP_IF_EQUAL, one, 1, 0),
-            branch(JUMP_IF_EQUAL, other, 0, 1),
-        ]),
+        Denied::Asking([one, other]) => {
+            on_argument(vec![branch(JUMP_IF_EQUAL, one, 1, 0), branch(JUMP_IF_EQUAL, other, 0, 1)])
+        }
     }
 }
 

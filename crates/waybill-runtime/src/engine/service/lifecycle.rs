@@ -28,23 +28,36 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Engine {
     pub(super) async fn make_container(&self, id: &str, request: ContainerRequest) -> Result<()> {
         request::check_id(id)?;
-        let ContainerRequest { spec, env, stdio } = request;
-        let prepared = request::prepare(spec, &stdio, &self.hierarchies)?;
+        let ContainerRequest { spec, env, stdio, seccomp, program_name } = request;
+        let mut prepared = request::prepare(spec, &stdio, &self.hierarchies)?;
+        prepared.settings.seccomp = seccomp;
         for warning in &prepared.warnings {
             tracing::warn!(container = id, "{warning}");
         }
         let entry = self.reserve(id, &prepared)?;
-        let block = environment::block_of(&[], &[&env]);
+        let Prepared {
+            spec,
+            settings,
+            arguments,
+            resources,
+            volumes,
+            cgroup_view,
+            machine_pids,
+            ..
+        } = prepared;
+        let block = environment::block_of(&arguments, &[&env]);
         drop(env);
-        let Prepared { spec, settings, program, resources, cgroup_view, machine_pids, .. } =
-            prepared;
+        let program = program_name.map(String::into_bytes);
+        let program = program.or_else(|| arguments.first().cloned()).unwrap_or_default();
         let request = CreateRequest {
             cgroup: entry.cgroup.path(),
             device_rules: self.device_rules(resources.as_ref()),
             resources,
+            volumes,
             cgroup_view,
             stdio,
             settings,
+            arguments: arguments.len(),
             program,
             machine_pids,
         };

@@ -1,0 +1,96 @@
+//! Events of the audit log, as far as they are read.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use waybill_api::exec::{ADDED_CONTAINERS_ANNOTATION, PodExecOptions};
+
+use super::Asked;
+
+/// The longest URI of an attach that only says what it must.
+const LONGEST_ATTACH: usize = 512;
+
+/// What is read of an `audit.k8s.io/v1` Event, of any API server.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Event {
+    #[serde(rename = "auditID")]
+    pub(super) audit_id: String,
+    pub(super) stage: String,
+    #[serde(rename = "requestURI", default)]
+    pub(super) request_uri: String,
+    #[serde(default)]
+    pub(super) user: User,
+    #[serde(default)]
+    pub(super) impersonated_user: Option<User>,
+    #[serde(rename = "sourceIPs", default)]
+    pub(super) source_ips: Vec<String>,
+    #[serde(default)]
+    pub(super) object_ref: Option<ObjectReference>,
+    #[serde(default)]
+    pub(super) response_status: Option<ResponseStatus>,
+    #[serde(default)]
+    pub(super) annotations: BTreeMap<String, String>,
+    #[serde(with = "crate::time")]
+    pub(super) request_received_timestamp: Timestamp,
+    #[serde(with = "crate::time")]
+    pub(super) stage_timestamp: Timestamp,
+}
+
+impl Event {
+    /// Whether the server switched protocols, rather than refuse.
+    pub(super) fn is_upgraded(&self) -> bool {
+        self.response_status.as_ref().is_some_and(|status| status.code == 101)
+    }
+
+    /// Whether the server did what was asked.
+    pub(super) fn is_done(&self) -> bool {
+        self.response_status.as_ref().is_some_and(|status| (200..300).contains(&status.code))
+    }
+
+    /// What the request is for, if that is anything of interest here.
+    pub(super) fn asked(&self) -> Option<Asked> {
+        let target = self.object_ref.as_ref().filter(|target| target.resource == "pods")?;
+        match target.subresource.as_str() {
+            "exec" => Some(Asked::Exec),
+            "attach" => {
+                let query = self.request_uri.split_once('?').map_or("", |(_, query)| query);
+                // What cannot be read, or was made so long that a server cuts it, may have been anything.
+                let options = PodExecOptions::from_query(query).ok();
+                let options = options.filter(|_| self.request_uri.len() <= LONGEST_ATTACH);
+                Some(Asked::Attach { stdin: options.is_none_or(|options| options.stdin) })
+            }
+            // Reads, and updates that add nothing, have no such annotation; nor have first stages.
+            "ephemeralcontainers" => {
+                let names = self.annotations.get(ADDED_CONTAINERS_ANNOTATION)?;
+                Some(Asked::Debug { containers: names.split(',').map(str::to_owned).collect() })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct User {
+    pub(super) username: String,
+    pub(super) uid: String,
+    pub(super) groups: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ObjectReference {
+    pub(super) resource: String,
+    pub(super) subresource: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ResponseStatus {
+    pub(super) code: u16,
+}
