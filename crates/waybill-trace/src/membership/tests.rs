@@ -183,7 +183,7 @@ fn who_enters_a_container_from_the_machine_was_not_moved() {
 #[test]
 fn the_holder_of_a_shared_namespace_was_not_moved() {
     let holder = ProcessFacts { is_first: true, ..process(77, 1, &[7]) };
-    assert_eq!(judged(&[holder.clone()]), None);
+    assert_eq!(judged(std::slice::from_ref(&holder)), None);
     assert_eq!(judged(&[ProcessFacts { parent: 50, ..holder }]), None);
 }
 

@@ -195,7 +195,7 @@ mod tests {
         let process = LiveProcess { pid: 8, command: vec!["/bin/sleep".to_owned()] };
         let moved = MovedProcess { process, reason: MoveReason::OlderThanSession };
         let here = Trace { moved: vec![moved], ..trace() };
-        assert!(all(&[here.clone()]).contains("7 sh, 8 sleep (moved)"));
+        assert!(all(std::slice::from_ref(&here)).contains("7 sh, 8 sleep (moved)"));
         let kind = TraceKind::Container;
         let table = all(&[Trace { kind, audit_id: None, session: None, caller: None, ..here }]);
         assert!(table.contains("(moved)") && !table.contains("(the container)"), "{table}");

@@ -1,6 +1,6 @@
 //! Attempts to put a process under somebody else's name, or under nobody's.
 
-use std::{fs, path::PathBuf, thread, time::Duration};
+use std::{fs, path::PathBuf, process::Command, thread, time::Duration};
 
 use serde_json::Value;
 use waybill_testkit::{
@@ -20,11 +20,13 @@ const OUTSIDE: usize = 3_000_003;
 #[test]
 fn a_pod_with_the_machines_cgroups_frames_nobody() {
     let Some(stack) = Setup::new(BINARY).start() else { return };
+    let namesake = Namesake::new(&stack);
+    let unified = namesake.unified.display();
     let pod = |name: &str, more: &str| {
         format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{
             terminationGracePeriodSeconds: 0,
-            volumes: [{{name: cgroups, hostPath: {{path: /sys/fs/cgroup}}}}],
+            volumes: [{{name: cgroups, hostPath: {{path: {unified}}}}}],
             containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600'], {more}}}]}}}}"
         )
     };
@@ -41,7 +43,6 @@ fn a_pod_with_the_machines_cgroups_frames_nobody() {
     let session = kubectl.follow(&anna);
     session.wait_for("in");
     let annas = annas_session(&stack);
-    let namesake = Namesake::new(&stack);
     let script = namesake.script(annas["session"].as_str().unwrap());
     let framed = ["exec", "framer", "--as=ben", masters, "--", "sh", "-c", &script];
     kubectl.run(&framed).succeeds();
@@ -74,18 +75,19 @@ struct Namesake {
 }
 
 impl Namesake {
+    /// Mounts the hierarchy once more: where it is mounted usually, no container gets it.
     fn new(stack: &Stack) -> Self {
-        let hybrid = PathBuf::from("/sys/fs/cgroup/unified");
-        let unified = if hybrid.exists() { hybrid } else { PathBuf::from("/sys/fs/cgroup") };
+        let unified = stack.dir().join("cgroups");
+        fs::create_dir(&unified).unwrap();
+        let mounted = Command::new("mount").args(["-t", "cgroup2", "none"]).arg(&unified).status();
+        assert!(mounted.unwrap().success());
         let name = format!("frame-{}", stack.dir().file_name().unwrap().display());
         Self { unified, name }
     }
 
     /// Starts a process in a cgroup called like the session's, one in the session's own, and one outside of everything.
     fn script(&self, session: &str) -> String {
-        let Self { unified, name } = self;
-        let unified = unified.strip_prefix("/sys/fs/cgroup").unwrap();
-        let unified = PathBuf::from("/cgroups").join(unified).display().to_string();
+        let (unified, name) = ("/cgroups", &self.name);
         let sleep = |mark: usize, cgroup: &str| {
             format!(
                 "sleep {mark} >/dev/null 2>&1 </dev/null & echo $! >{cgroup}/cgroup.procs || exit 1"
@@ -93,6 +95,7 @@ impl Namesake {
         };
         let namesake = format!("{unified}/{name}/exec-{session}");
         let steps = [
+            format!("test -e {unified}/cgroup.procs || exit 1"),
             format!("mkdir -p {namesake}"),
             format!("own=$(find {unified} -path '*/sessions/exec-{session}')"),
             sleep(IN_NAMESAKE, &namesake),
@@ -111,10 +114,11 @@ impl Drop for Namesake {
                 let _ = fs::remove_dir(below.path());
             }
             if fs::remove_dir(&top).is_ok() || !top.exists() {
-                return;
+                break;
             }
             thread::sleep(Duration::from_millis(50));
         }
+        let _ = Command::new("umount").arg("--lazy").arg(&self.unified).status();
     }
 }
 
