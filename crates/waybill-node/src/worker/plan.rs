@@ -12,8 +12,7 @@ use waybill_api::pod::ContainerKind;
 use super::{
     back_off::BackOff,
     memory::{self, Memory},
-    past,
-    sysctl,
+    past, sysctl,
 };
 use crate::{
     observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},

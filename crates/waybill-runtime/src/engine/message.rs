@@ -6,9 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Exit, State, Stdio, cgroup::SessionIdentity, settings::Settings, volume::Volume,
-};
+use super::{Exit, State, Stdio, cgroup::SessionIdentity, settings::Settings, volume::Volume};
 
 /// From the runtime to its spawner.
 #[derive(Debug, Deserialize, Serialize)]
