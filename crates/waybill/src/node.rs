@@ -291,7 +291,7 @@ fn config(args: Args) -> Result<Config> {
             max_bytes: args.container_log_max_size.0,
             max_files: args.container_log_max_files.into(),
         },
-        sysctls: SysctlPolicy::allowing(args.allowed_unsafe_sysctls).map_err(Error::msg)?,
+        sysctls: SysctlPolicy::allowing(&args.allowed_unsafe_sysctls).map_err(Error::msg)?,
         labels: args.labels.into_iter().collect(),
         clock: Arc::new(Timestamp::now),
     })

@@ -32,7 +32,7 @@ pub struct SysctlPolicy {
 impl SysctlPolicy {
     /// Allows `unsafe_ones` besides the safe ones: names, and beginnings of names that end with `*`. What belongs to no namespace of
     /// a pod cannot be allowed.
-    pub fn allowing(unsafe_ones: Vec<String>) -> Result<Self, String> {
+    pub fn allowing(unsafe_ones: &[String]) -> Result<Self, String> {
         let unsafe_ones: Vec<String> =
             unsafe_ones.iter().map(|pattern| pattern.replace('/', ".")).collect();
         match unsafe_ones.iter().find(|pattern| Namespace::of(pattern).is_none()) {
@@ -103,7 +103,7 @@ mod tests {
             spec[host] = json!(true);
         }
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
-        let refusal = SysctlPolicy::allowing(allowed).unwrap().refusal(&spec);
+        let refusal = SysctlPolicy::allowing(&allowed).unwrap().refusal(&spec);
         let expected =
             expected.map(|reason| format!("Pod was rejected: forbidden sysctl: {reason}"));
         assert_eq!(refusal, expected, "{name} {host}");
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn what_belongs_to_no_pod_cannot_be_allowed() {
         for bad in ["*", "vm.*", "kernel.*", "kernel.hostname"] {
-            assert!(SysctlPolicy::allowing(vec![bad.to_owned()]).is_err(), "{bad}");
+            assert!(SysctlPolicy::allowing(&[bad.to_owned()]).is_err(), "{bad}");
         }
     }
 }

@@ -33,11 +33,14 @@ pub(super) struct Plan<'a> {
     pub(super) entrances: &'a [File],
     pub(super) program: Program,
     pub(super) environment: Block,
-    /// Our ends of pipes, each `None` for the null device; or `None` for a terminal.
-    pub(super) stdio: Option<[Option<OwnedFd>; 3]>,
+    /// Our ends of pipes, or `None` for a terminal.
+    pub(super) stdio: Option<Pipes>,
     /// To the parent: faults, and the terminal's master.
     pub(super) status: BorrowedFd<'a>,
 }
+
+/// Standard input, output and error; `None` is the null device.
+pub(super) type Pipes = [Option<OwnedFd>; 3];
 
 /// What is executed.
 pub(super) struct Program {
@@ -163,7 +166,7 @@ fn apply_limits(settings: &Settings) -> io::Result<()> {
     Ok(())
 }
 
-fn use_streams([stdin, stdout, stderr]: &[Option<OwnedFd>; 3]) -> io::Result<()> {
+fn use_streams([stdin, stdout, stderr]: &Pipes) -> io::Result<()> {
     let null = null_device()?;
     rustix::stdio::dup2_stdin(stdin.as_ref().unwrap_or(&null))?;
     rustix::stdio::dup2_stdout(stdout.as_ref().unwrap_or(&null))?;

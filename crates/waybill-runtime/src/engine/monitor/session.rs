@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use super::{
-    child::{self, Fault, Plan, Program},
+    child::{self, Fault, Pipes, Plan, Program},
     container::Container,
     streams::pipe,
 };
@@ -239,7 +239,7 @@ fn fork_session(container: &Container, cgroup: &SessionCgroup, plan: Plan<'_>) -
 fn streams(
     container: &Container,
     request: &SessionRequest,
-) -> io::Result<(Option<[Option<OwnedFd>; 3]>, Vec<OwnedFd>)> {
+) -> io::Result<(Option<Pipes>, Vec<OwnedFd>)> {
     let mut theirs = Vec::new();
     if request.tty {
         return Ok((None, theirs));
@@ -265,7 +265,7 @@ fn streams(
 }
 
 /// Lets a program that is not root open `/dev/stdout` again.
-fn give_to_user(container: &Container, ours: &[Option<OwnedFd>; 3]) -> io::Result<()> {
+fn give_to_user(container: &Container, ours: &Pipes) -> io::Result<()> {
     let settings = &container.settings;
     let (uid, gid) = (Uid::from_raw(settings.uid), Gid::from_raw(settings.gid));
     for pipe in ours.iter().flatten() {
