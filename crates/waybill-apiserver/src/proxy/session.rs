@@ -7,7 +7,6 @@
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::HeaderValue;
 use jiff::Timestamp;
-use jsonwebtoken::jwk::JwkSet;
 use serde_json::{Value, json};
 use waybill_api::exec::{SESSION_KINDS_MEMBER, SESSION_SECONDS, SessionClaims, SessionKind};
 use waybill_core::{id::AuditId, secret::SecretBytes};
@@ -28,10 +27,8 @@ impl SessionSigner {
     /// Signs with this key, which is PEM.
     pub(crate) fn new(pem: &SecretBytes) -> Result<Self, KeyError> {
         let key = SigningKey::from_pem(pem)?;
-        let mut keys = json!(JwkSet { keys: vec![key.public().jwk()?] });
-        if let Some(members) = keys.as_object_mut() {
-            members.insert(SESSION_KINDS_MEMBER.to_owned(), json!(SessionKind::ALL));
-        }
+        let public = [key.public().jwk()?];
+        let keys = json!({"keys": public, (SESSION_KINDS_MEMBER): SessionKind::ALL});
         Ok(Self { key, keys })
     }
 
@@ -78,7 +75,7 @@ pub(crate) struct SessionPlace<'a> {
 
 #[cfg(test)]
 mod tests {
-    use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+    use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, jwk::JwkSet};
     use rcgen::KeyPair;
 
     use super::*;
