@@ -161,15 +161,15 @@ impl Service for Api {
             (Ok(found), Ok(other)) => {
                 let user = other.as_ref().unwrap_or(&found.user);
                 narrow_to_name(&mut action, &query);
-                let context = Context {
-                    user,
-                    method: &method,
-                    headers: &headers,
-                    query: &query,
-                    audit: &mut audit,
-                };
-                match self.authorize(user, &action, &query) {
+                match self.permit(user, &action, &query, &mut audit).await {
                     Ok(()) => {
+                        let context = Context {
+                            user,
+                            method: &method,
+                            headers: &headers,
+                            query: &query,
+                            audit: &mut audit,
+                        };
                         let handling = self.dispatch(&route, &path, context, request);
                         match AssertUnwindSafe(handling).catch_unwind().await {
                             Ok(result) => result,
@@ -236,6 +236,18 @@ impl Api {
             self.allow(caller, need, &[])?;
         }
         Ok(Some(asked.user))
+    }
+
+    /// Whether the request may be carried out: they may do it, and it is or can be recorded.
+    async fn permit(
+        &self,
+        user: &User,
+        action: &Action,
+        query: &Query,
+        audit: &mut RequestAudit,
+    ) -> Result<(), Status> {
+        self.authorize(user, action, query)?;
+        audit.allowed().await.map_err(|error| Status::unavailable(error.to_string()))
     }
 
     /// Counts a request about a resource; an error if there are too many. Probes and discovery, what
@@ -374,6 +386,7 @@ async fn finish(
     }
     let answer = match audit.complete(ResponseStatus::code(code)).await {
         Ok(()) => answer,
+        Err(_) if code >= 400 => answer,
         Err(error) => Answer::status(&Status::unavailable(format!(
             "the request was carried out, but could not be recorded yet: {error}"
         ))),

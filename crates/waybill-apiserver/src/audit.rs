@@ -20,9 +20,15 @@
 //! - Events of reads are in the file soon after; a kill may lose those of the last batch.
 //! - If the disk does not keep up, requests wait a short while for a place. What happens then is
 //!   the choice of [`Overflow`]; an event that is lost is counted and the loss is logged.
+//! - What strangers cause goes to a log of its own, with a size and a rate of its own; what users are
+//!   refused has a rate for each of them ([`budget`]). No string that a client chose makes a record long
+//!   ([`bound`]). So nobody without rights can push out what others did.
+//! - Events that are left out, and full files that are removed while they are young, are told of in the log.
 //! - Events that the disk does not take are kept in memory, as far as a bound allows, and written when it
 //!   takes them. What is lost beyond that, a [`Notice`](notice::Notice) in the log tells.
 
+mod bound;
+mod budget;
 mod event;
 mod file;
 mod id;
@@ -46,7 +52,7 @@ pub(crate) use self::{
     mask::mask_request_uri,
     metrics::AuditMetrics,
     policy::{Decision, Policy, PolicyError},
-    recorder::{AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts},
+    recorder::{AuditUnavailable, Lifetime, Logs, OnFailure, Recorder, RequestAudit, RequestFacts},
 };
 
 /// Tells the time.

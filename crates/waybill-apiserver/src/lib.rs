@@ -42,6 +42,6 @@ pub use self::authn::local::socket::{SocketError, fetch_credential};
 pub use self::pki::{NodeFiles, NodeIdentity, NodeIdentityError, issue_node};
 pub use self::proxy::address::NodeAddressType;
 pub use self::server::{
-    AnonymousAccess, AuditFailure, Config, EtcdFiles, EtcdStore, RequestLimits, Server,
-    ServerError, StoreConfig,
+    AnonymousAccess, AuditFailure, AuditRotation, Config, EtcdFiles, EtcdStore, RequestLimits,
+    Server, ServerError, StoreConfig,
 };

@@ -1,5 +1,6 @@
 //! Puts the parts together, in the order in which they need one another, and takes them apart.
 
+mod certificates;
 mod store;
 
 use std::{
@@ -9,22 +10,21 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustix::process::geteuid;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_api::{gates::FeatureGates, pod::EnvOptions};
 use waybill_core::secret::SecretBytes;
 
+use self::certificates::{renew, tls_to_nodes};
 pub use self::store::{EtcdFiles, EtcdStore, StoreConfig};
 use crate::{
     admission::Admission,
     api::{Api, open_api},
     audit::{
-        AuditLog, AuditMetrics, Durability, LogOptions, OnFailure, Overflow, Policy, Recorder,
-        RotatingFile, Rotation,
+        AuditLog, AuditMetrics, Durability, LogOptions, Logs, OnFailure, Overflow, Policy,
+        Recorder, RotatingFile, Rotation,
     },
     authn::{
         Anonymous, Authenticator, BearerTokens,
@@ -45,10 +45,8 @@ use crate::{
     kinds,
     metrics::Metrics,
     objects::Objects,
-    pki::{Pki, PkiConfig, Refreshed, tls::server_config},
-    proxy::{
-        NodeProxy, ProxyLimits, address::NodeAddressType, connect::node_tls, session::SessionSigner,
-    },
+    pki::{Pki, PkiConfig, tls::server_config},
+    proxy::{NodeProxy, ProxyLimits, address::NodeAddressType, session::SessionSigner},
     read::{Pages, Reader},
     registry::Resource,
     rest::{Clock, Rest},
@@ -66,6 +64,15 @@ const SESSIONS: Duration = Duration::from_secs(5);
 
 /// How long a request waits for a place in the audit log before it is refused.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What strangers may fill of the disk, and of the memory; it is theirs alone.
+const STRANGERS_ROTATION: Rotation = Rotation {
+    max_bytes: 10 << 20,
+    max_backups: Some(3),
+    max_age: None,
+    keep_at_least: SignedDuration::ZERO,
+};
+const STRANGERS_PLACES: u32 = 4_096;
 
 /// How a server is set up.
 #[derive(Clone, Debug)]
@@ -88,6 +95,8 @@ pub struct Config {
     pub strict_audit: bool,
     /// What becomes of requests that cannot be recorded.
     pub audit_failure: AuditFailure,
+    /// When files of the audit log are full, and how long they are kept.
+    pub audit_rotation: AuditRotation,
     /// What may be asked without saying who asks.
     pub anonymous: AnonymousAccess,
     /// Further keys whose service account tokens are believed, as PEM files.
@@ -139,6 +148,30 @@ pub enum AuditFailure {
     Allow,
     /// They are refused.
     Fail,
+}
+
+/// When files of the audit log are full, and how long they are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditRotation {
+    /// The bytes of a file that is full.
+    pub max_size: u64,
+    /// How many full files are kept; `None` for all.
+    pub max_backups: Option<usize>,
+    /// How long they are kept; `None` for ever.
+    pub max_age: Option<Duration>,
+    /// Should `max_backups` make one go earlier, the log, a metric and an alert tell.
+    pub keep_at_least: Duration,
+}
+
+impl Default for AuditRotation {
+    fn default() -> Self {
+        Self {
+            max_size: 100 << 20,
+            max_backups: Some(10),
+            max_age: None,
+            keep_at_least: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
 }
 
 /// A server that runs.
@@ -392,12 +425,13 @@ fn recorder(
     clock: &Clock,
 ) -> Result<Recorder, ServerError> {
     let policy = audit_policy(config.audit_policy.as_deref())?;
-    let path = config.state_dir.join("audit").join("audit.log");
-    let what = || format!("opening the audit log {}", path.display());
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(during(what()))?;
-    }
-    let file = RotatingFile::open(&path, Rotation::default()).map_err(during(what()))?;
+    let AuditRotation { max_size, max_backups, max_age, keep_at_least } = config.audit_rotation;
+    let rotation = Rotation {
+        max_bytes: max_size,
+        max_backups,
+        max_age: max_age.map(saturating),
+        keep_at_least: saturating(keep_at_least),
+    };
     let options = if config.strict_audit {
         LogOptions {
             overflow: Overflow::Reject(AUDIT_PATIENCE),
@@ -407,12 +441,34 @@ fn recorder(
     } else {
         LogOptions::default()
     };
-    let log = AuditLog::start(file, options, metrics, Arc::clone(clock)).map_err(during(what()))?;
+    let users = audit_log(config, "audit.log", rotation, options, &metrics, clock)?;
+    let places = LogOptions { places: STRANGERS_PLACES, ..options };
+    let strangers =
+        audit_log(config, "anonymous.log", STRANGERS_ROTATION, places, &metrics, clock)?;
     let on_failure = match config.audit_failure {
         AuditFailure::Allow if !config.strict_audit => OnFailure::Allow,
         _ => OnFailure::Refuse,
     };
-    Ok(Recorder::new(policy, Arc::new(log), on_failure, Arc::clone(clock)))
+    Ok(Recorder::new(policy, Logs::new(users, strangers), on_failure, Arc::clone(clock)))
+}
+
+fn audit_log(
+    config: &Config,
+    name: &str,
+    rotation: Rotation,
+    options: LogOptions,
+    metrics: &AuditMetrics,
+    clock: &Clock,
+) -> Result<AuditLog, ServerError> {
+    let path = config.state_dir.join("audit").join(name);
+    let what = || format!("opening the audit log {}", path.display());
+    let file = RotatingFile::open(&path, rotation, clock()).map_err(during(what()))?;
+    let file = file.counting(metrics.dropped.clone());
+    AuditLog::start(file, options, metrics.clone(), Arc::clone(clock)).map_err(during(what()))
+}
+
+fn saturating(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
 fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {
@@ -420,42 +476,6 @@ fn audit_policy(path: Option<&Path>) -> Result<Policy, ServerError> {
     let what = || format!("reading the audit policy {}", path.display());
     let text = std::fs::read_to_string(path).map_err(during(what()))?;
     Policy::parse(&text).map_err(during(what()))
-}
-
-/// TLS towards nodes, with the certificate that we have now.
-fn tls_to_nodes(pki: &Pki) -> Result<Arc<ClientConfig>, ServerError> {
-    let step = "setting up TLS towards nodes";
-    let client = pki.node_client();
-    let mut roots = RootCertStore::empty();
-    roots.add(pki.cluster_authority().clone()).map_err(during(step))?;
-    let chain = CertificateDer::pem_slice_iter(client.certificate.as_bytes())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(during(step))?;
-    let key = PrivateKeyDer::from_pem_slice(client.key.expose()).map_err(during(step))?;
-    node_tls(roots, chain, key).map_err(during(step))
-}
-
-/// Certificates that end soon are renewed while the server runs.
-async fn renew(api: Arc<Api>, pki: Arc<Pki>, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(Duration::from_secs(3600)) => {}
-        }
-        if let Err(error) = renew_now(&api, &pki, (api.clock)()) {
-            let error = waybill_core::chain::Chain(&error);
-            tracing::error!(%error, "certificates could not be renewed");
-        }
-    }
-}
-
-/// Connections that are open keep what they have; new ones, from clients and to nodes, use the new.
-fn renew_now(api: &Api, pki: &Pki, now: Timestamp) -> Result<(), ServerError> {
-    if pki.refresh(now).map_err(during("renewing certificates"))? == Refreshed::Replaced {
-        api.proxy.set_tls(tls_to_nodes(pki)?);
-        tracing::info!("certificates were renewed");
-    }
-    Ok(())
 }
 
 /// Names the step that failed.

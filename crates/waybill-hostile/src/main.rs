@@ -10,6 +10,7 @@
     reason = "this program tells the test what happened"
 )]
 
+mod cgroups;
 mod other_process;
 mod user_namespace;
 
@@ -23,6 +24,9 @@ type Attack = fn(&[String]) -> Outcome;
 
 /// By name.
 const ATTACKS: &[(&str, Attack)] = &[
+    ("cgroups-enter", cgroups::enter),
+    ("cgroups-lift", cgroups::lift),
+    ("cgroups-see", cgroups::see),
     ("ptrace", other_process::attach),
     ("user-namespace", user_namespace::enter),
     ("write-memory", other_process::write),

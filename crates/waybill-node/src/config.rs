@@ -14,6 +14,7 @@ use crate::{
     image_collection::ImageLimits,
     rotation::LogLimits,
     server::{ExecEnvPolicy, ExecSessionPolicy, PairPaths},
+    worker::SysctlPolicy,
 };
 
 /// Everything that a node is told at its start.
@@ -51,6 +52,8 @@ pub struct Config {
     pub log_limits: LogLimits,
     /// When images that nobody uses are removed.
     pub image_limits: ImageLimits,
+    /// Which kernel settings pods may ask for.
+    pub sysctls: SysctlPolicy,
     /// Labels of the node's object.
     pub labels: BTreeMap<String, String>,
     /// What time it is.

@@ -12,6 +12,7 @@ pub(crate) mod resources;
 pub(crate) mod sandbox;
 mod security;
 mod termination;
+pub(crate) mod words;
 
 use std::path::{Path, PathBuf};
 

@@ -49,6 +49,7 @@ pub use self::{
     node::{Node, NodeError},
     rotation::LogLimits,
     server::{ExecEnvPolicy, ExecSessionPolicy, PairPaths},
+    worker::SysctlPolicy,
 };
 
 /// What time it is.

@@ -319,6 +319,7 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
         prober,
         writer,
         metrics,
+        sysctls: config.sysctls.clone(),
     }
 }
 

@@ -120,6 +120,17 @@ impl Volumes {
         mounts::mounts(&self.directories, pod, container, environment).await
     }
 
+    /// The runtime has mounted what [`Self::mounts`] told it, or never will.
+    pub(crate) async fn release(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+    ) -> Result<(), VolumeFault> {
+        let lock = self.lock_of(pod.uid());
+        let _one_at_a_time = lock.lock().await;
+        mounts::release(&self.directories, pod, container).await
+    }
+
     /// The first directory of the pod on disk that takes more than its `sizeLimit`.
     pub(crate) async fn oversized(&self, pod: &Pod) -> Option<Oversized> {
         for volume in pod.spec().volumes.iter().flatten() {

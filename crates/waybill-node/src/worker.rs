@@ -23,6 +23,7 @@ mod plan;
 mod prune;
 mod start;
 mod surroundings;
+mod sysctl;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -43,6 +44,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::error;
 use waybill_core::id::PodUid;
 
+pub use self::sysctl::SysctlPolicy;
 use self::turn::Worker;
 pub(crate) use self::{cgroup::Cgroups, image::Images, making::Making, surroundings::Surroundings};
 use crate::{

@@ -5,6 +5,7 @@
 //! of sandboxes lie on tmpfs, beside the engine's own, and hold no value of a variable.
 
 mod authority;
+mod clear;
 mod container;
 mod convert;
 mod create;
@@ -19,6 +20,7 @@ mod machine;
 mod record;
 mod recover;
 mod sandbox;
+mod sensitive;
 mod server;
 mod service;
 mod sessions;

@@ -19,6 +19,7 @@ mod service;
 mod sessions;
 mod settings;
 mod spawner;
+mod volume;
 mod wire;
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, path::PathBuf, time::SystemTime};
@@ -32,6 +33,7 @@ use waybill_core::{
 
 use crate::sys;
 
+pub(crate) use self::clock::seconds;
 pub use self::{
     attach_sessions::{AttachRecord, AttachRequest, AttachSession},
     error::{EngineError, ExecFault, Kind},
@@ -83,12 +85,15 @@ pub struct Namespaces {
 /// What a container shall be.
 #[derive(Debug)]
 pub struct ContainerRequest {
-    /// Everything but the environment, which never leaves memory. `process.env` is empty.
+    /// Everything but the environment, which never leaves memory, as `process.args` does not. `process.env`
+    /// is empty.
     pub spec: Spec,
     /// The environment, each name once, in order.
     pub env: Vec<(EnvName, EnvValue)>,
     /// How it reads and writes.
     pub stdio: Stdio,
+    /// What errors call the program, if not by its path: that may hold a secret.
+    pub program_name: Option<String>,
     /// Which system calls it is denied.
     pub seccomp: SeccompProfile,
 }
@@ -244,7 +249,7 @@ pub struct MemoryStats {
 /// for a while. It holds no value except the audit ID, which is no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRecord {
-    /// The session; `exec-<id>` is its cgroup below the container's.
+    /// The session.
     pub id: String,
     /// Its container.
     pub container: String,
@@ -252,12 +257,30 @@ pub struct SessionRecord {
     pub pid: i32,
     /// When it was started.
     pub started_at: SystemTime,
+    /// The kernel's ID of its cgroup, which is in the unified hierarchy: the number of its directory's inode. 0 while the
+    /// session is being started, and for one that an older runtime's monitor started.
+    pub cgroup_id: u64,
+    /// When that cgroup was made, in nanoseconds after boot: no older process began in it.
+    pub made_at: u64,
     /// How the first process ended, once it did.
     pub exit: Option<Exit>,
     /// Names of the variables that were put over the container's environment, each once, in order.
     pub injected: Vec<EnvName>,
     /// The audit ID of the API request that asked for the session, if the API server passed one on.
     pub audit_id: Option<AuditId>,
+}
+
+/// The cgroups of a container in the unified hierarchy, by the kernel's IDs, which are the numbers of their directories' inodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerCgroups {
+    /// The container.
+    pub container: String,
+    /// Its first process, as the machine counts; 0 if it was not started.
+    pub pid: i32,
+    /// What carries its limits; it holds no process. 0 for a container of an older runtime.
+    pub cgroup_id: u64,
+    /// The leaf of the container's own processes, below that. 0 for a container of an older runtime.
+    pub processes_id: u64,
 }
 
 /// Which session records are asked for; all of them by default.

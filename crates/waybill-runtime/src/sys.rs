@@ -219,9 +219,19 @@ pub(crate) fn open_program_read_only(program: &Path) -> io::Result<OwnedFd> {
 pub(crate) fn clone_mount(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let mount = open_tree(rustix::fs::CWD, path, flags)?;
-    if attributes == 0 {
-        return Ok(mount);
+    if attributes != 0 {
+        set_attributes(mount.as_fd(), attributes, 0)?;
     }
+    Ok(mount)
+}
+
+/// Makes a mount read-only, and those below it if `throughout`.
+pub(crate) fn make_read_only(mount: BorrowedFd<'_>, throughout: bool) -> io::Result<()> {
+    let flags = if throughout { libc::AT_RECURSIVE } else { 0 };
+    set_attributes(mount, libc::MOUNT_ATTR_RDONLY, flags)
+}
+
+fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, flags: i32) -> io::Result<()> {
     // SAFETY: all-zero attributes change nothing.
     let mut change: libc::mount_attr = unsafe { mem::zeroed() };
     change.attr_set = attributes;
@@ -231,12 +241,12 @@ pub(crate) fn clone_mount(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
             libc::SYS_mount_setattr,
             mount.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
+            libc::AT_EMPTY_PATH | flags,
             &raw const change,
             size_of::<libc::mount_attr>(),
         )
     };
-    if result == 0 { Ok(mount) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Forgets the environment that the process was started with.

@@ -77,12 +77,18 @@ pub enum Asked {
     },
 }
 
+/// Where our API server records what those do who did not say who they are. Other servers have no such
+/// file.
+const STRANGERS: &str = "anonymous.log";
+
 /// The audit log of an API server on this machine, read piece by piece.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
     /// The file that was read last, by its number, and how far.
     seen: Option<(u64, u64)>,
+    /// The log of strangers beside it.
+    strangers: Option<Box<Self>>,
     requests: BTreeMap<String, Request>,
 }
 
@@ -98,12 +104,28 @@ pub struct AuditLogError {
 impl AuditLog {
     /// The log at `path`. Full files that were set aside beside it are read too, the first time.
     pub fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), seen: None, requests: BTreeMap::new() }
+        let strangers = Self::alone(&path.with_file_name(STRANGERS));
+        Self { strangers: Some(Box::new(strangers)), ..Self::alone(path) }
+    }
+
+    fn alone(path: &Path) -> Self {
+        Self { path: path.to_owned(), seen: None, strangers: None, requests: BTreeMap::new() }
     }
 
     /// Reads what is new. A line that is not whole yet is left for the next time; one that is no event of
     /// an exec session is passed over.
     pub fn refresh(&mut self) -> Result<(), AuditLogError> {
+        self.read_new()?;
+        if let Some(strangers) = self.strangers.as_mut().filter(|log| log.path.exists()) {
+            strangers.read_new()?;
+            for (id, request) in &strangers.requests {
+                self.requests.insert(id.clone(), request.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn read_new(&mut self) -> Result<(), AuditLogError> {
         let fail = |path: &Path| {
             let path = path.to_owned();
             move |source| AuditLogError { path, source }
@@ -388,6 +410,18 @@ mod tests {
         write(&path, &[event("3", "RequestReceived")]);
         log.refresh().unwrap();
         assert_eq!(log.requests().keys().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
+    }
+
+    /// A session that nobody is known for is shown all the same.
+    #[test]
+    fn sessions_of_strangers_are_in_a_file_of_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        write(&path, &[answered("a", 101)]);
+        write(&directory.path().join("anonymous.log"), &[answered("b", 101)]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        assert_eq!(log.requests().keys().collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

@@ -92,6 +92,7 @@ fn traced(
         end,
         processes,
         process: None,
+        moved: Vec::new(),
     };
     who(&mut trace, request);
     trace
@@ -144,14 +145,11 @@ mod tests {
             created: time(created),
             started: Some(time(created + 1)),
             ended: None,
-            first_pid: Some(7),
         }
     }
 
     fn joined(requests: &BTreeMap<String, Request>, lives: &[ContainerLife]) -> Vec<Trace> {
-        let run = |life: &ContainerLife| {
-            vec![LiveProcess { pid: life.first_pid.unwrap(), command: vec!["sh".to_owned()] }]
-        };
+        let run = |_: &ContainerLife| vec![LiveProcess { pid: 7, command: vec!["sh".to_owned()] }];
         join_debug(requests, lives, run)
     }
 

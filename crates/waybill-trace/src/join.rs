@@ -1,13 +1,14 @@
 //! The join: pure, so that what is told about people can be tested line by line.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
     audit::{Asked, Caller, Request},
-    process::{LiveProcess, Processes},
+    membership::{Membership, MoveReason, Moved},
+    process::LiveProcess,
     runtime::{Container, Session},
     typed::OwnProcess,
 };
@@ -50,9 +51,62 @@ pub struct Trace {
     pub end: End,
     /// What runs in it now, whatever it calls itself; also after the first process has ended.
     pub processes: Vec<LiveProcess>,
+    /// What is in its cgroup and did not begin there, or may not have. Of a container: what left its cgroups.
+    pub moved: Vec<MovedProcess>,
     /// The process that was asked about, if it is a container's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<OwnProcess>,
+}
+
+/// A process that was moved: nobody is named for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MovedProcess {
+    /// The process.
+    #[serde(flatten)]
+    pub process: LiveProcess,
+    /// What gives it away.
+    pub reason: MoveReason,
+}
+
+/// The processes of sessions and of containers, and those that were moved.
+#[derive(Clone, Debug, Default)]
+pub struct Processes {
+    sessions: HashMap<String, Vec<LiveProcess>>,
+    containers: HashMap<String, Vec<LiveProcess>>,
+    moved: Vec<(Moved, LiveProcess)>,
+}
+
+impl Processes {
+    /// Sorts processes by what was judged of them; `look_up` is asked for their command lines.
+    pub fn new(judged: &BTreeMap<u32, Membership>, look_up: impl Fn(u32) -> LiveProcess) -> Self {
+        let mut all = Self::default();
+        for (pid, membership) in judged {
+            let process = look_up(*pid);
+            match membership {
+                Membership::Session(id) => {
+                    all.sessions.entry(id.clone()).or_default().push(process);
+                }
+                Membership::Container(id) => {
+                    all.containers.entry(id.clone()).or_default().push(process);
+                }
+                Membership::Moved(moved) => all.moved.push((moved.clone(), process)),
+            }
+        }
+        all
+    }
+
+    /// A container's own.
+    pub fn of_container(&self, id: &str) -> Vec<LiveProcess> {
+        self.containers.get(id).cloned().unwrap_or_default()
+    }
+
+    /// Those in the cgroup of a session, or in none, that were moved.
+    fn moved(&self, takes: impl Fn(&Moved) -> bool) -> Vec<MovedProcess> {
+        let moved = self.moved.iter().filter(|(moved, _)| takes(moved));
+        moved
+            .map(|(moved, process)| MovedProcess { process: process.clone(), reason: moved.reason })
+            .collect()
+    }
 }
 
 /// What is traced.
@@ -128,16 +182,17 @@ impl Filter {
         });
         // Probes do not attach.
         let asked = trace.audit_id.is_some() || trace.kind == TraceKind::Attach;
-        pod && user && since && (self.probes || asked)
+        pod && user && since && (self.probes || asked || !trace.moved.is_empty())
     }
 }
 
-/// Joins requests, sessions and processes; oldest first.
+/// Joins requests, sessions and processes; oldest first. What left its container's cgroups is told as of the time `now`.
 pub fn join(
     requests: &BTreeMap<String, Request>,
     sessions: &[Session],
     containers: &HashMap<String, Container>,
     processes: &Processes,
+    now: Timestamp,
 ) -> Vec<Trace> {
     let known: HashSet<&str> =
         sessions.iter().filter_map(|session| session.audit_id.as_deref()).collect();
@@ -150,9 +205,10 @@ pub fn join(
         .map(|session| {
             let request = session.audit_id.as_ref().and_then(|id| requests.get(id));
             let container = containers.get(&session.container).cloned().unwrap_or_default();
-            traced(session, request, container, processes.of(&session.id))
+            traced(session, request, container, processes)
         })
         .chain(forgotten)
+        .chain(outside(containers, processes, now))
         .collect();
     sort(&mut traces);
     traces
@@ -169,33 +225,71 @@ pub fn sort(traces: &mut [Trace]) {
     });
 }
 
+/// Of each container, what is in no cgroup that the runtime made for it.
+fn outside(
+    containers: &HashMap<String, Container>,
+    processes: &Processes,
+    now: Timestamp,
+) -> Vec<Trace> {
+    let outside = processes.moved.iter().filter(|(moved, _)| moved.session.is_none());
+    let ids: BTreeSet<Option<&str>> =
+        outside.map(|(moved, _)| moved.container.as_deref()).collect();
+    let traces = ids.into_iter().map(|id| {
+        let container = id.and_then(|id| containers.get(id)).cloned().unwrap_or_default();
+        Trace {
+            container_id: id.map(str::to_owned),
+            moved: processes
+                .moved(|moved| moved.session.is_none() && moved.container.as_deref() == id),
+            ..empty(TraceKind::Container, now, container)
+        }
+    });
+    traces.collect()
+}
+
+/// Nothing but a place.
+fn empty(kind: TraceKind, started: Timestamp, container: Container) -> Trace {
+    Trace {
+        kind,
+        audit_id: None,
+        session: None,
+        caller: None,
+        namespace: container.namespace,
+        pod: container.pod,
+        container: container.name,
+        container_id: None,
+        stdin: None,
+        command: Vec::new(),
+        variables: Vec::new(),
+        started,
+        end: End::Running,
+        processes: Vec::new(),
+        moved: Vec::new(),
+        process: None,
+    }
+}
+
 fn traced(
     session: &Session,
     request: Option<&Request>,
     container: Container,
-    processes: &[LiveProcess],
+    processes: &Processes,
 ) -> Trace {
     let end = match (session.ended, session.attached) {
         (Some((at, _)), Some(_)) => End::Over { at },
         (Some((at, code)), None) => End::Exited { at, code },
         (None, _) => End::Running,
     };
+    let kind = if session.attached.is_some() { TraceKind::Attach } else { TraceKind::Exec };
     let mut trace = Trace {
-        kind: if session.attached.is_some() { TraceKind::Attach } else { TraceKind::Exec },
         audit_id: session.audit_id.clone(),
         session: Some(session.id.clone()),
-        caller: None,
-        namespace: container.namespace,
-        pod: container.pod,
-        container: container.name,
         container_id: Some(session.container.clone()),
         stdin: session.attached.map(|attached| attached.stdin),
-        command: Vec::new(),
         variables: session.variables.clone(),
-        started: session.started,
         end,
-        processes: processes.to_vec(),
-        process: None,
+        processes: processes.sessions.get(&session.id).cloned().unwrap_or_default(),
+        moved: processes.moved(|moved| moved.session.as_ref() == Some(&session.id)),
+        ..empty(kind, session.started, container)
     };
     if let Some(request) = request {
         who(&mut trace, request);
@@ -212,21 +306,11 @@ fn forgotten(request: &Request) -> Option<Trace> {
     };
     let end = request.ended.map_or(End::Running, |at| End::Over { at });
     let mut trace = Trace {
-        kind,
         audit_id: Some(request.audit_id.clone()),
-        session: None,
-        caller: None,
-        namespace: String::new(),
-        pod: String::new(),
-        container: String::new(),
-        container_id: None,
         stdin,
-        command: Vec::new(),
         variables: request.variables.clone(),
-        started: request.received,
         end,
-        processes: Vec::new(),
-        process: None,
+        ..empty(kind, request.received, Container::default())
     };
     who(&mut trace, request);
     Some(trace)
@@ -290,6 +374,8 @@ mod tests {
             ended: None,
             variables: vec!["KUBERNETES_EXEC_AUDIT_ID".to_owned()],
             audit_id: audit_id.map(str::to_owned),
+            cgroup_id: 5,
+            made_at: 0,
         }
     }
 
@@ -307,7 +393,7 @@ mod tests {
     fn overlapping_sessions_are_told_apart_by_their_audit_ids() {
         let requests = BTreeMap::from([request("a", "anna"), request("b", "ben")]);
         let sessions = [session("1", Some("b")), session("2", Some("a"))];
-        let traces = join(&requests, &sessions, &containers(), &Processes::default());
+        let traces = join(&requests, &sessions, &containers(), &Processes::default(), time(3));
         let found: Vec<_> = traces
             .iter()
             .map(|trace| (trace.session.as_deref().unwrap(), trace.user().unwrap()))
@@ -329,7 +415,8 @@ mod tests {
         let mut attach = session("1", Some("a"));
         attach.attached = Some(Attached { stdin: true });
         attach.ended = Some((time(9), 0));
-        let traces = join(&requests, &[attach.clone()], &containers(), &Processes::default());
+        let traces =
+            join(&requests, &[attach.clone()], &containers(), &Processes::default(), time(3));
         let trace = &traces[0];
         assert_eq!(
             (trace.kind, trace.user(), trace.stdin),
@@ -338,17 +425,53 @@ mod tests {
         assert_eq!(trace.end, End::Over { at: time(9) });
         // Also where the API server signs nothing: it is no probe.
         attach.audit_id = None;
-        let traces = join(&BTreeMap::new(), &[attach], &containers(), &Processes::default());
+        let traces =
+            join(&BTreeMap::new(), &[attach], &containers(), &Processes::default(), time(3));
         assert!(Filter::default().takes(&traces[0]));
         // And when the runtime has forgotten it.
-        let traces = join(&requests, &[], &HashMap::new(), &Processes::default());
+        let traces = join(&requests, &[], &HashMap::new(), &Processes::default(), time(3));
         assert_eq!((traces[0].kind, traces[0].stdin), (TraceKind::Attach, Some(true)));
+    }
+
+    /// A user is named for processes that are believed, and moved ones are shown where they are without one.
+    #[test]
+    fn a_moved_process_is_nobodys() {
+        let moved = |container: Option<&str>, session: Option<&str>| {
+            Membership::Moved(Moved {
+                container: container.map(str::to_owned),
+                session: session.map(str::to_owned),
+                reason: MoveReason::OutsideItsContainer,
+            })
+        };
+        let judged = BTreeMap::from([
+            (7, Membership::Session("1".to_owned())),
+            (8, moved(Some("c1"), Some("1"))),
+            (9, moved(Some("c1"), None)),
+            (10, Membership::Container("c1".to_owned())),
+        ]);
+        let processes = Processes::new(&judged, |pid| LiveProcess { pid, command: Vec::new() });
+        let requests = BTreeMap::from([request("a", "anna")]);
+        let sessions = [session("1", Some("a"))];
+        let traces = join(&requests, &sessions, &containers(), &processes, time(3));
+        let pids =
+            |moved: &[MovedProcess]| moved.iter().map(|it| it.process.pid).collect::<Vec<_>>();
+        assert_eq!(processes.of_container("c1"), [LiveProcess { pid: 10, command: Vec::new() }]);
+        assert_eq!(traces[0].processes, [LiveProcess { pid: 7, command: Vec::new() }]);
+        assert_eq!(pids(&traces[0].moved), [8]);
+        assert_eq!((traces[1].user(), pids(&traces[1].moved)), (None, vec![9]));
+        assert_eq!(traces[1].container, "app");
+        assert!(Filter::default().takes(&traces[1]));
     }
 
     #[test]
     fn a_session_that_nobody_asked_for_has_no_user() {
-        let traces =
-            join(&BTreeMap::new(), &[session("1", None)], &containers(), &Processes::default());
+        let traces = join(
+            &BTreeMap::new(),
+            &[session("1", None)],
+            &containers(),
+            &Processes::default(),
+            time(3),
+        );
         assert_eq!(traces[0].user(), None);
         assert!(!Filter::default().takes(&traces[0]));
         assert!(Filter { probes: true, ..Filter::default() }.takes(&traces[0]));
@@ -358,8 +481,13 @@ mod tests {
     #[test]
     fn an_unknown_audit_id_names_no_user() {
         let requests = BTreeMap::from([request("a", "anna")]);
-        let traces =
-            join(&requests, &[session("1", Some("x"))], &containers(), &Processes::default());
+        let traces = join(
+            &requests,
+            &[session("1", Some("x"))],
+            &containers(),
+            &Processes::default(),
+            time(3),
+        );
         let unknown = traces.iter().find(|trace| trace.session.is_some()).unwrap();
         assert_eq!((unknown.user(), unknown.audit_id.as_deref()), (None, Some("x")));
     }
@@ -369,7 +497,7 @@ mod tests {
         let mut requests = BTreeMap::from([request("a", "anna"), request("b", "ben")]);
         requests.get_mut("a").unwrap().ended = Some(time(9));
         requests.get_mut("b").unwrap().began = false;
-        let traces = join(&requests, &[], &HashMap::new(), &Processes::default());
+        let traces = join(&requests, &[], &HashMap::new(), &Processes::default(), time(3));
         assert_eq!(traces.len(), 1, "what never began is no session");
         assert_eq!(traces[0].end, End::Over { at: time(9) });
         assert_eq!(traces[0].pod, "web");
@@ -380,7 +508,7 @@ mod tests {
         let requests = BTreeMap::from([request("a", "anna")]);
         let mut over = session("1", Some("a"));
         over.ended = Some((time(5), 0));
-        let traces = join(&requests, &[over], &containers(), &Processes::default());
+        let traces = join(&requests, &[over], &containers(), &Processes::default(), time(3));
         let takes = |filter: Filter| filter.takes(&traces[0]);
         assert!(takes(Filter { pod: Some("web".into()), ..Filter::default() }));
         assert!(takes(Filter { pod: Some("shop/web".into()), ..Filter::default() }));

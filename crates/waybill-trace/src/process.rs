@@ -1,11 +1,17 @@
-//! Processes that live in the cgroups of sessions.
+//! What the kernel tells about processes, as far as it says who is behind them. Facts alone; [`judge`](crate::judge) draws
+//! the conclusions.
 
-use std::{collections::HashMap, fs, io, path::Path};
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 
-/// How the runtime names the cgroup of a session.
-const PREFIX: &str = "exec-";
+/// How the kernel tells times of processes, whatever it uses itself (`USER_HZ`).
+pub(crate) const TICKS_PER_SECOND: u64 = 100;
 
 /// A process of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -16,56 +22,133 @@ pub struct LiveProcess {
     pub command: Vec<String>,
 }
 
-/// The processes of all sessions, as they were when the kernel was asked.
-#[derive(Clone, Debug, Default)]
-pub struct Processes {
-    sessions: HashMap<String, Vec<LiveProcess>>,
-}
-
-impl Processes {
-    /// Asks the kernel. Needs to see `/proc` of the machine.
-    pub fn read() -> io::Result<Self> {
-        let mut found = Self::default();
-        for entry in fs::read_dir("/proc")? {
-            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            // A process may end while it is looked at.
-            let Ok(Some(session)) = session_of(pid) else { continue };
-            let process = LiveProcess { pid, command: command(pid) };
-            found.sessions.entry(session).or_default().push(process);
+impl LiveProcess {
+    /// Looks up the command line, which is empty once the process is gone.
+    pub fn of(pid: u32) -> Self {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        Self {
+            pid,
+            command: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
         }
-        for processes in found.sessions.values_mut() {
-            processes.sort_by_key(|process| process.pid);
-        }
-        Ok(found)
-    }
-
-    /// Those of one session.
-    pub fn of(&self, session: &str) -> &[LiveProcess] {
-        self.sessions.get(session).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The session that a process belongs to, if it is in one at all.
-pub fn session_of(pid: u32) -> io::Result<Option<String>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-    Ok(session_in(&text))
+/// What cannot be chosen by a process itself, but by moving it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessFacts {
+    /// As the machine counts.
+    pub pid: u32,
+    /// The process that made it, or who took over when that was gone.
+    pub parent: u32,
+    /// When it was made, in clock ticks after boot.
+    pub began: u64,
+    /// The IDs of its cgroup in the unified hierarchy and of those above, innermost first, without the root.
+    pub cgroups: Vec<u64>,
+    /// Its PID namespace.
+    pub pid_namespace: u64,
+    /// Whether it is the first of that namespace, which takes over children of those that are gone.
+    pub is_first: bool,
 }
 
-/// The unified hierarchy is the line with number 0. Processes may have made further cgroups below that of
-/// their session.
-fn session_in(cgroups: &str) -> Option<String> {
-    let path = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let mut parts = Path::new(path).components().filter_map(|part| part.as_os_str().to_str());
-    parts.find_map(|part| part.strip_prefix(PREFIX)).map(str::to_owned)
+/// All processes of the machine, as they were when the kernel was asked.
+pub fn read_processes() -> io::Result<Vec<ProcessFacts>> {
+    let mut cgroups = CgroupIds::find()?;
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process may end while it is looked at.
+        all.extend(facts(pid, &mut cgroups));
+    }
+    Ok(all)
 }
 
-/// The command line of a process as it is now; empty if the process is gone or hides it.
-pub fn command(pid: u32) -> Vec<String> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+fn facts(pid: u32, cgroups: &mut CgroupIds) -> Option<ProcessFacts> {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let (parent, began) = parse_stat(&read("stat")?)?;
+    let path = read("cgroup")?;
+    let namespace = fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    Some(ProcessFacts {
+        pid,
+        parent,
+        began,
+        cgroups: cgroups.above(unified_path(&path)?),
+        // Of a process that is just ending there is none, and of others it is not for everybody to see.
+        pid_namespace: namespace.and_then(|link| parse_namespace(link.to_str()?)).unwrap_or(0),
+        is_first: read("status").is_some_and(|status| is_first(&status)),
+    })
+}
+
+/// Parent and beginning, unless the process is dead.
+fn parse_stat(stat: &str) -> Option<(u32, u64)> {
+    // The name in parentheses may hold anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let began = fields.nth(17)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some((parent, began))
+}
+
+/// The unified hierarchy is the line with number 0.
+fn unified_path(cgroups: &str) -> Option<&str> {
+    cgroups.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+fn parse_namespace(link: &str) -> Option<u64> {
+    link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// The last number is the one in the process's own namespace.
+fn is_first(status: &str) -> bool {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.and_then(|numbers| numbers.split_whitespace().next_back()) == Some("1")
+}
+
+/// IDs of cgroups, each looked up once.
+struct CgroupIds {
+    mount: PathBuf,
+    known: HashMap<PathBuf, Option<u64>>,
+}
+
+impl CgroupIds {
+    fn find() -> io::Result<Self> {
+        let mount = unified_mount(&fs::read_to_string("/proc/self/mountinfo")?).ok_or_else(|| {
+            let reason = "no cgroup v2 hierarchy is mounted as a whole; run this in the machine's own namespaces";
+            io::Error::new(io::ErrorKind::Unsupported, reason)
+        })?;
+        Ok(Self { mount, known: HashMap::new() })
+    }
+
+    /// A cgroup's and of those above it. One that is gone has none.
+    fn above(&mut self, path: &str) -> Vec<u64> {
+        let relative = Path::new(path.trim_start_matches('/'));
+        let all = relative.ancestors().filter(|it| !it.as_os_str().is_empty());
+        all.filter_map(|it| self.id(it)).collect()
+    }
+
+    fn id(&mut self, relative: &Path) -> Option<u64> {
+        if let Some(known) = self.known.get(relative) {
+            return *known;
+        }
+        // The number of a directory's inode is the cgroup's ID.
+        let id = fs::symlink_metadata(self.mount.join(relative)).ok().map(|it| it.ino());
+        self.known.insert(relative.to_owned(), id);
+        id
+    }
+}
+
+/// Where the whole of it is mounted; other mounts may show a part.
+fn unified_mount(mountinfo: &str) -> Option<PathBuf> {
+    mountinfo.lines().find_map(|line| {
+        let (head, tail) = line.split_once(" - ")?;
+        let mut fields = head.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        let kind = tail.split(' ').next()?;
+        let whole = kind == "cgroup2" && root == "/" && point.starts_with("/sys/fs/cgroup");
+        whole.then(|| PathBuf::from(point))
+    })
 }
 
 #[cfg(test)]
@@ -73,17 +156,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_session_is_named_by_the_unified_hierarchy() {
-        let hybrid = "12:pids:/waybill/x\n1:name=systemd:/\n0::/waybill/pod1/box/exec-7f3a\n";
-        assert_eq!(session_in(hybrid).as_deref(), Some("7f3a"));
-        assert_eq!(session_in("0::/waybill/pod1/box/exec-7f3a/below\n").as_deref(), Some("7f3a"));
-        assert_eq!(session_in("0::/waybill/pod1/box\n"), None);
-        assert_eq!(session_in("12:pids:/exec-1\n"), None);
+    fn a_name_does_not_confuse_the_numbers_and_the_dead_are_left_out() {
+        let stat = |state: &str| {
+            let rest = "1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9";
+            format!("7 (a) Z (b) {state} {rest}")
+        };
+        assert_eq!(parse_stat(&stat("S")), Some((1, 4711)));
+        assert_eq!(parse_stat(&stat("Z")), None);
+        assert_eq!(parse_stat("7 (a"), None);
     }
 
     #[test]
-    fn this_process_is_in_no_session() {
-        assert_eq!(session_of(std::process::id()).unwrap(), None);
-        assert!(Processes::read().unwrap().of("none").is_empty());
+    fn the_first_process_of_a_namespace_is_number_one_in_it() {
+        assert!(is_first("Pid:\t77\nNSpid:\t77\t1\n"));
+        assert!(!is_first("Pid:\t1\nNSpid:\t77\t11\n"));
+        assert!(!is_first("Pid:\t1\n"));
+        assert_eq!(parse_namespace("pid:[4026531836]"), Some(4_026_531_836));
+    }
+
+    #[test]
+    fn the_unified_hierarchy_is_found_where_it_is_mounted_as_a_whole() {
+        let mounts = "29 25 0:8 /pods/x /sys/fs/cgroup/part rw - cgroup2 cgroup2 rw\n\
+                      27 25 0:7 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n\
+                      28 25 0:8 / /sys/fs/cgroup/unified rw shared:1 - cgroup2 cgroup2 rw\n";
+        assert_eq!(unified_mount(mounts), Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        assert_eq!(unified_path("12:pids:/exec-1\n0::/a/b\n"), Some("/a/b"));
+    }
+
+    #[test]
+    fn this_process_is_among_those_of_the_machine() {
+        let Ok(all) = read_processes() else { return };
+        let own = all.iter().find(|it| it.pid == std::process::id()).unwrap();
+        assert!(own.began > 0 && own.pid_namespace > 0);
     }
 }

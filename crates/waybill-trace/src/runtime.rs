@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One exec or attach session, as the runtime recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The runtime's own name for it, which is in the name of its cgroup if it has one.
+    /// The runtime's own name for it.
     pub id: String,
     /// `None` for exec; for attach, whether the client could write.
     pub attached: Option<Attached>,
@@ -38,6 +38,23 @@ pub struct Session {
     pub variables: Vec<String>,
     /// The request that it was started for; probes and hooks have none.
     pub audit_id: Option<String>,
+    /// The kernel's ID of its cgroup; 0 for attach, while it is being started, and for sessions of older runtimes.
+    pub cgroup_id: u64,
+    /// When that cgroup was made, in nanoseconds after boot.
+    pub made_at: u64,
+}
+
+/// The cgroups of a container, by the kernel's IDs; 0 for a container of an older runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerCgroups {
+    /// The container's id.
+    pub container: String,
+    /// Its first process, as the machine counts; 0 if it was not started.
+    pub pid: i32,
+    /// What carries its limits and holds no process.
+    pub cgroup_id: u64,
+    /// The leaf of its own processes.
+    pub processes_id: u64,
 }
 
 /// What a client that attached could do.
@@ -100,12 +117,13 @@ impl Runtime {
         Ok(Self { channel, socket: socket.to_owned() })
     }
 
-    /// Those that run and those that ended a short while ago.
-    pub async fn sessions(&self) -> Result<Vec<Session>, RuntimeError> {
+    /// Sessions that run and those that ended a short while ago, and the cgroups of all containers.
+    pub async fn sessions(&self) -> Result<(Vec<Session>, Vec<ContainerCgroups>), RuntimeError> {
         let mut client = SessionsClient::new(self.channel.clone());
         let answer = client.list_sessions(ListSessionsRequest::default()).await;
         let answer = answer.map_err(|source| self.asked(source))?.into_inner();
-        Ok(answer.sessions.into_iter().map(session).collect())
+        let sessions = answer.sessions.into_iter().map(session).collect();
+        Ok((sessions, answer.containers.into_iter().map(cgroups).collect()))
     }
 
     /// Every container, by its id.
@@ -156,6 +174,17 @@ fn session(session: runtime::Session) -> Session {
         ended,
         variables: session.env_names,
         audit_id: Some(session.audit_id).filter(|id| !id.is_empty()),
+        cgroup_id: session.cgroup_id,
+        made_at: session.cgroup_made_at,
+    }
+}
+
+fn cgroups(cgroups: runtime::ContainerCgroups) -> ContainerCgroups {
+    ContainerCgroups {
+        container: cgroups.container_id,
+        pid: cgroups.pid,
+        cgroup_id: cgroups.cgroup_id,
+        processes_id: cgroups.processes_cgroup_id,
     }
 }
 

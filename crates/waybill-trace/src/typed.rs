@@ -134,6 +134,7 @@ fn container(life: &ContainerLife) -> Trace {
         end,
         processes: Vec::new(),
         process: None,
+        moved: Vec::new(),
     }
 }
 
@@ -158,7 +159,6 @@ mod tests {
             created: time(10),
             started: Some(time(10)),
             ended: None,
-            first_pid: Some(1),
         }
     }
 

@@ -18,7 +18,7 @@ use waybill_api::{
     pod::EnvOptions,
 };
 use waybill_apiserver::{
-    AnonymousAccess, AuditFailure, Config, NodeAddressType, RequestLimits, Server,
+    AnonymousAccess, AuditFailure, AuditRotation, Config, NodeAddressType, RequestLimits, Server,
 };
 use waybill_core::chain::Chain;
 
@@ -86,6 +86,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHAT", default_value = "allow")]
     audit_log_failure: AuditFailureFlag,
 
+    /// Megabytes after which a file of the audit log is full.
+    #[arg(long, value_name = "MB", default_value_t = 100)]
+    audit_log_maxsize: u64,
+
+    /// How many full files of the audit log are kept; 0 for all.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    audit_log_maxbackup: usize,
+
+    /// How many days full files of the audit log are kept; 0 for ever.
+    #[arg(long, value_name = "DAYS", default_value_t = 0)]
+    audit_log_maxage: u32,
+
+    /// A file that --audit-log-maxbackup removes before it is so many days old is told of: in the log, by
+    /// the metric waybill_audit_files_dropped_early_total, and by an alert.
+    #[arg(long, value_name = "DAYS", default_value_t = 7)]
+    audit_log_keep_at_least: u32,
+
     /// What may be asked without credentials.
     #[arg(long, value_name = "WHAT", default_value = "probes")]
     anonymous_auth: Anonymous,
@@ -138,6 +155,12 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         audit_policy: args.audit_policy_file,
         strict_audit: args.audit_strict,
         audit_failure: args.audit_log_failure.into(),
+        audit_rotation: AuditRotation {
+            max_size: args.audit_log_maxsize.max(1).saturating_mul(1 << 20),
+            max_backups: Some(args.audit_log_maxbackup).filter(|count| *count > 0),
+            max_age: Some(days(args.audit_log_maxage)).filter(|age| !age.is_zero()),
+            keep_at_least: days(args.audit_log_keep_at_least),
+        },
         anonymous: args.anonymous_auth.into(),
         service_account_keys: args.service_account_key_file,
         node_address_types: args.kubelet_preferred_address_types,
@@ -171,6 +194,10 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         server.stop().await;
         Ok(Outcome::Success)
     })
+}
+
+fn days(count: u32) -> Duration {
+    Duration::from_secs(u64::from(count) * 24 * 3600)
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -243,12 +270,18 @@ fn write_kubeconfig(state_dir: &Path, server: &Server) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Puts the file in its place when it is whole. One that is as it should be needs no room on the disk.
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    if fs::read(path).is_ok_and(|found| found == content) {
+        return Ok(());
+    }
+    let new = path.with_added_extension("new");
     let write = || -> io::Result<()> {
         let mut options = fs::File::options();
         options.write(true).create(true).truncate(true).mode(mode).custom_flags(no_links());
-        let mut file = options.open(path)?;
-        file.write_all(content)
+        let mut file = options.open(&new)?;
+        file.write_all(content)?;
+        fs::rename(&new, path)
     };
     write().with_context(|| format!("writing {}", path.display()))
 }

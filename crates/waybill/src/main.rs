@@ -34,7 +34,9 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use waybill_core::chain::Chain;
 use waybill_runtime::engine::Spawner;
 
@@ -75,6 +77,13 @@ enum Command {
     Hello(hello::Args),
 }
 
+impl Command {
+    /// Whether it serves others.
+    fn is_role(&self) -> bool {
+        matches!(self, Self::Apiserver(_) | Self::Node(_) | Self::Runtime(_) | Self::Up(_))
+    }
+}
+
 fn main() -> ExitCode {
     // A process that the runtime started for itself goes no further.
     Spawner::serve_if_asked();
@@ -110,6 +119,11 @@ impl Cli {
     fn run(self) -> anyhow::Result<Outcome> {
         if let Some(supervisor) = self.supervisor {
             supervised::end_with(supervisor)?;
+        }
+        if self.command.is_role() {
+            // Memory holds keys, tokens and values: no debugger, no core dump.
+            set_dumpable_behavior(DumpableBehavior::NotDumpable)
+                .context("keeping debuggers away from this process")?;
         }
         match self.command {
             Command::Apiserver(args) => apiserver::run(*args),

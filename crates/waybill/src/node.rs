@@ -1,7 +1,6 @@
 //! `waybill node`: the node as a process of its own.
 
 use std::{
-    fs,
     io::{self, Write},
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -9,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Error, Result, bail};
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use waybill_api::{
@@ -20,6 +19,7 @@ use waybill_client::Options;
 use waybill_core::quantity::Quantity;
 use waybill_node::{
     Config, Directories, ExecEnvPolicy, ExecSessionPolicy, ImageLimits, LogLimits, Node, PairPaths,
+    SysctlPolicy,
 };
 
 use crate::{
@@ -176,6 +176,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     image_gc_min_age: u64,
 
+    /// Kernel settings that pods may ask for besides the safe ones, such as `net.core.somaxconn,kernel.msg*`.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    allowed_unsafe_sysctls: Vec<String>,
+
     /// How many pods the node takes.
     #[arg(long, value_name = "COUNT", default_value_t = 110)]
     max_pods: u32,
@@ -287,6 +291,7 @@ fn config(args: Args) -> Result<Config> {
             max_bytes: args.container_log_max_size.0,
             max_files: args.container_log_max_files.into(),
         },
+        sysctls: SysctlPolicy::allowing(args.allowed_unsafe_sysctls).map_err(Error::msg)?,
         labels: args.labels.into_iter().collect(),
         clock: Arc::new(Timestamp::now),
     })

@@ -3,7 +3,7 @@
 mod table;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
@@ -12,8 +12,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use jiff::{SignedDuration, Timestamp};
 use waybill_trace::{
-    AuditLog, End, Filter, LiveProcess, OwnProcesses, Processes, Runtime, Trace, command,
-    is_debug_container, join, join_debug, process_started, session_of, sort, trace_own_process,
+    AuditLog, End, Filter, LiveProcess, Membership, Processes, Runtime, Trace, is_debug_container,
+    join, join_debug, judge, process_started, read_processes, sort, trace_own_process,
 };
 
 use self::table::Table;
@@ -25,10 +25,11 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Show who ran what in which container.
 ///
 /// Joins the audit log of the API server with the exec and attach sessions and debug containers of the runtime
-/// on this machine, and with what runs in them now. Each exec session and each container has a cgroup that its
-/// processes cannot leave, so a user is found whatever a process did to its environment, and after the
-/// connection has ended too. What is typed into an attached container runs as the container's own: then users
-/// are named who may have typed it. Names of variables are shown, values never.
+/// on this machine, and with what runs in them now. Each exec session and each container has a cgroup that the
+/// runtime knows by the kernel's ID, so a user is found whatever a process did to its environment, and after the
+/// connection has ended too. A process that was moved is shown as moved, and nobody is named for it. What is typed
+/// into an attached container runs as the container's own: then users are named who may have typed it. Names of
+/// variables are shown, values never.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -138,45 +139,70 @@ impl Sources {
     }
 
     pub(crate) async fn read(&mut self) -> Result<Vec<Trace>> {
-        let sessions = self.runtime.sessions().await?;
+        Ok(self.look().await?.traces)
+    }
+
+    /// A process that seems to be moved is looked at again: between two questions sessions begin and end.
+    async fn look(&mut self) -> Result<View> {
+        let view = self.look_once(None).await?;
+        if view.judged.values().any(|it| matches!(it, Membership::Moved(_))) {
+            return self.look_once(Some(&view.judged)).await;
+        }
+        Ok(view)
+    }
+
+    /// Whom `before` does not call moved is not called so now.
+    async fn look_once(&mut self, before: Option<&BTreeMap<u32, Membership>>) -> Result<View> {
+        // First of all: then a session that the runtime does not know has ended.
+        let processes = read_processes().context("reading /proc")?;
+        let (sessions, cgroups) = self.runtime.sessions().await?;
         let containers = self.runtime.containers().await?;
         // After the sessions: a request is recorded before its session begins.
         self.audit.refresh()?;
         let requests = self.audit.requests();
         let lives = self.runtime.lives(|place| is_debug_container(requests, place)).await?;
-        let processes = Processes::read().context("reading /proc")?;
-        let own = if lives.is_empty() {
-            OwnProcesses::default()
-        } else {
-            OwnProcesses::read().context("reading /proc")?
-        };
-        let mut traces = join(requests, &sessions, &containers, &processes);
-        traces.extend(join_debug(requests, &lives, |life| own.of(life)));
+        let mut judged = judge(&processes, &sessions, &cgroups);
+        if let Some(before) = before {
+            let moved = |it: Option<&Membership>| matches!(it, Some(Membership::Moved(_)));
+            judged.retain(|pid, it| !moved(Some(it)) || moved(before.get(pid)));
+        }
+        let processes = Processes::new(&judged, LiveProcess::of);
+        let mut traces = join(requests, &sessions, &containers, &processes, now());
+        traces.extend(join_debug(requests, &lives, |life| processes.of_container(&life.id)));
         sort(&mut traces);
-        Ok(traces)
+        Ok(View { traces, judged })
     }
 
     /// What a process of this machine belongs to.
     async fn of_process(&mut self, pid: u32) -> Result<Vec<Trace>> {
-        let session = session_of(pid).with_context(|| format!("reading the cgroup of {pid}"))?;
-        let mut traces = self.read().await?;
-        if let Some(session) = session {
-            traces.retain(|trace| trace.session.as_ref() == Some(&session));
-            if traces.is_empty() {
-                bail!("the runtime does not know the session of process {pid}");
+        let View { mut traces, judged } = self.look().await?;
+        let container = match judged.get(&pid) {
+            Some(Membership::Session(session)) => {
+                traces.retain(|trace| trace.session.as_ref() == Some(session));
+                return Ok(traces);
             }
-            return Ok(traces);
-        }
+            Some(Membership::Moved(moved)) => bail!(
+                "process {pid} was moved, so nobody can be named for it: {}",
+                moved.reason.describe()
+            ),
+            Some(Membership::Container(id)) => id,
+            None => bail!(
+                "process {pid} belongs to no exec session and no container of this machine's runtime"
+            ),
+        };
         let lives = self.runtime.lives(|_| true).await?;
-        let own = OwnProcesses::read().context("reading /proc")?;
-        let life = own.container_of(pid, &lives).with_context(|| {
-            format!("process {pid} belongs to no exec session and no container of this machine's runtime")
-        })?;
+        let life = lives.iter().find(|life| life.id == *container);
+        let life = life.with_context(|| format!("the container of process {pid} is gone"))?;
         let started = process_started(pid, now());
         let started = started.with_context(|| format!("reading the start of process {pid}"))?;
-        let process = LiveProcess { pid, command: command(pid) };
-        Ok(vec![trace_own_process(life, &traces, process, started)])
+        Ok(vec![trace_own_process(life, &traces, LiveProcess::of(pid), started)])
     }
+}
+
+/// What there was to see at one time.
+struct View {
+    traces: Vec<Trace>,
+    judged: BTreeMap<u32, Membership>,
 }
 
 fn audit_log(state_dir: &Path) -> PathBuf {

@@ -103,6 +103,7 @@ pub(crate) async fn serve(directory: &Path) -> Result<()> {
         audit_policy: None,
         strict_audit: false,
         audit_failure: waybill_apiserver::AuditFailure::default(),
+        audit_rotation: waybill_apiserver::AuditRotation::default(),
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         limits: RequestLimits::default(),

@@ -14,6 +14,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
+use prometheus_client::metrics::counter::Counter;
 use rustix::{
     fs::{FallocateFlags, fallocate},
     io::Errno,
@@ -37,11 +38,18 @@ pub(crate) struct Rotation {
     pub(crate) max_backups: Option<usize>,
     /// How long they are kept; `None` for ever.
     pub(crate) max_age: Option<SignedDuration>,
+    /// One that goes for `max_backups` before it is so old is told of in the log.
+    pub(crate) keep_at_least: SignedDuration,
 }
 
 impl Default for Rotation {
     fn default() -> Self {
-        Self { max_bytes: 100 << 20, max_backups: Some(10), max_age: None }
+        Self {
+            max_bytes: 100 << 20,
+            max_backups: Some(10),
+            max_age: None,
+            keep_at_least: SignedDuration::from_hours(7 * 24),
+        }
     }
 }
 
@@ -53,8 +61,10 @@ pub(crate) struct RotatingFile {
     file: File,
     /// The end of the last whole line that this process wrote or found.
     length: u64,
-    /// So many bytes after it were removed when the file was opened, and nothing tells of it yet.
-    removed: u64,
+    /// Notices that stand before the next lines.
+    pending: Vec<u8>,
+    /// Counts full files that were removed while they were young.
+    dropped: Counter,
     /// Up to here the disk has room.
     reserved: u64,
     /// The file is full and stays in use, because it could not be set aside or an old one removed.
@@ -63,13 +73,26 @@ pub(crate) struct RotatingFile {
 
 impl RotatingFile {
     /// Opens or creates the file at `path` and the directory that holds it.
-    pub(crate) fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, rotation: Rotation, now: Timestamp) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
         let Opened { file, length, removed } = open_private(path)?;
-        let path = path.to_owned();
-        Ok(Self { path, rotation, file, length, removed, reserved: 0, stuck: false })
+        Ok(Self {
+            path: path.to_owned(),
+            rotation,
+            file,
+            length,
+            pending: torn(removed, now),
+            dropped: Counter::default(),
+            reserved: 0,
+            stuck: false,
+        })
+    }
+
+    /// The same with a counter of full files that are removed while they are young.
+    pub(crate) fn counting(self, dropped: Counter) -> Self {
+        Self { dropped, ..self }
     }
 
     fn rotate(&mut self, now: Timestamp) -> io::Result<()> {
@@ -87,20 +110,31 @@ impl RotatingFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             outcome => outcome?,
         }
-        self.reopen()?;
+        self.reopen(now)?;
         self.prune(now)
     }
 
     /// Removes the full files that are too many or too old.
-    fn prune(&self, now: Timestamp) -> io::Result<()> {
+    fn prune(&mut self, now: Timestamp) -> io::Result<()> {
         for (position, (age, path)) in self.backups(now)?.iter().enumerate() {
             let too_many = self.rotation.max_backups.is_some_and(|limit| position >= limit);
             let too_old = self.rotation.max_age.is_some_and(|limit| *age > limit);
             if too_many || too_old {
                 fs::remove_file(path)?;
+                if !too_old && *age < self.rotation.keep_at_least {
+                    self.tell_dropped(path, now);
+                }
             }
         }
         Ok(())
+    }
+
+    fn tell_dropped(&mut self, path: &Path, now: Timestamp) {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let until = self.backup_time(path).unwrap_or(now);
+        tracing::error!(%file, "young audit records were removed: the log has reached its size");
+        self.pending.extend(Notice::Dropped { file: &file, until }.line(now));
+        self.dropped.inc();
     }
 
     /// The full files and their age, the youngest first. Files of other names are not ours.
@@ -155,11 +189,7 @@ impl RotatingFile {
 
 impl Sink for RotatingFile {
     fn append(&mut self, now: Timestamp, lines: &[u8]) -> io::Result<()> {
-        let told = match self.removed {
-            0 => Vec::new(),
-            bytes => Notice::Torn { bytes }.line(now),
-        };
-        let added = (told.len() + lines.len()) as u64;
+        let added = (self.pending.len() + lines.len()) as u64;
         if self.length > 0 && self.length.saturating_add(added) > self.rotation.max_bytes {
             let outcome = self.rotate(now);
             // A file that is too large is better than a lost event; one message tells of it.
@@ -168,13 +198,14 @@ impl Sink for RotatingFile {
             }
             self.stuck = outcome.is_err();
         }
-        let written = self.file.write_all(&told).and_then(|()| self.file.write_all(lines));
+        let written = self.file.write_all(&self.pending).and_then(|()| self.file.write_all(lines));
         if let Err(error) = written {
             // A part of it would be no line. If this fails too, the next attempt begins with it.
             let _ = self.cut();
             return Err(error);
         }
-        (self.length, self.removed) = (self.length + added, 0);
+        self.length += (self.pending.len() + lines.len()) as u64;
+        self.pending = Vec::new();
         Ok(())
     }
 
@@ -195,11 +226,19 @@ impl Sink for RotatingFile {
         Ok(())
     }
 
-    fn reopen(&mut self) -> io::Result<()> {
+    fn reopen(&mut self, now: Timestamp) -> io::Result<()> {
         let Opened { file, length, removed } = open_private(&self.path)?;
-        let removed = self.removed + removed;
-        (self.file, self.length, self.removed, self.reserved) = (file, length, removed, 0);
+        self.pending.extend(torn(removed, now));
+        (self.file, self.length, self.reserved) = (file, length, 0);
         Ok(())
+    }
+}
+
+/// The notice about a line of so many bytes that was removed.
+fn torn(removed: u64, now: Timestamp) -> Vec<u8> {
+    match removed {
+        0 => Vec::new(),
+        bytes => Notice::Torn { bytes }.line(now),
     }
 }
 
@@ -258,7 +297,7 @@ mod tests {
     }
 
     fn open(directory: &TempDir, rotation: Rotation) -> RotatingFile {
-        RotatingFile::open(&directory.path().join("audit/audit.log"), rotation).unwrap()
+        RotatingFile::open(&directory.path().join("audit/audit.log"), rotation, at(0)).unwrap()
     }
 
     /// The files in order of their names, with their contents.
@@ -279,7 +318,12 @@ mod tests {
         assert_eq!(files(directory), expected.iter().map(owned).collect::<Vec<_>>());
     }
 
-    const SMALL: Rotation = Rotation { max_bytes: 4, max_backups: None, max_age: None };
+    const SMALL: Rotation = Rotation {
+        max_bytes: 4,
+        max_backups: None,
+        max_age: None,
+        keep_at_least: SignedDuration::ZERO,
+    };
 
     #[test]
     fn only_the_owner_may_read_it() {
@@ -328,6 +372,26 @@ mod tests {
         );
     }
 
+    /// The hole: what a flood pushed out was gone without a word.
+    #[test]
+    fn a_young_file_that_goes_for_want_of_room_is_told_of() {
+        let directory = TempDir::new().unwrap();
+        let keep_at_least = SignedDuration::from_secs(10);
+        let rotation = Rotation { max_backups: Some(1), keep_at_least, ..SMALL };
+        let dropped = Counter::default();
+        let mut file = open(&directory, rotation).counting(dropped.clone());
+        for (second, line) in [(0, b"aaaa\n"), (1, b"bbbb\n"), (2, b"cccc\n")] {
+            file.append(at(second), line).unwrap();
+        }
+        assert_eq!(dropped.get(), 1);
+        let text = fs::read_to_string(directory.path().join("audit/audit.log")).unwrap();
+        let (notice, rest) = text.split_once('\n').unwrap();
+        let notice: serde_json::Value = serde_json::from_str(notice).unwrap();
+        let file = &notice["annotations"]["audit.waybill.dev/file"];
+        assert_eq!(file, "audit-2023-11-14T22-13-21.000.log");
+        assert_eq!(rest, "cccc\n");
+    }
+
     #[test]
     fn files_that_are_too_old_go() {
         let directory = TempDir::new().unwrap();
@@ -365,7 +429,7 @@ mod tests {
     fn a_failed_write_leaves_nothing_and_the_next_one_succeeds() {
         let Some(disk) = SmallDisk::mount(2) else { return };
         let path = disk.path().join("audit.log");
-        let mut file = RotatingFile::open(&path, Rotation::default()).unwrap();
+        let mut file = RotatingFile::open(&path, Rotation::default(), at(0)).unwrap();
         file.append(at(0), b"a\n").unwrap();
         disk.fill();
         let long = [vec![b'b'; 1 << 20], vec![b'\n']].concat();
@@ -383,7 +447,7 @@ mod tests {
     fn lines_find_the_room_that_was_made_on_a_disk_that_is_full() {
         let Some(disk) = SmallDisk::mount(4) else { return };
         let path = disk.path().join("audit.log");
-        let mut file = RotatingFile::open(&path, Rotation::default()).unwrap();
+        let mut file = RotatingFile::open(&path, Rotation::default(), at(0)).unwrap();
         file.make_room().unwrap();
         disk.fill();
         let line = [vec![b'x'; 99_999], vec![b'\n']].concat();
@@ -427,7 +491,7 @@ mod tests {
         file.append(at(0), b"a\n").unwrap();
         fs::rename(&path, path.with_extension("1")).unwrap();
         file.append(at(0), b"b\n").unwrap();
-        file.reopen().unwrap();
+        file.reopen(at(1)).unwrap();
         file.append(at(0), b"c\n").unwrap();
         check(&directory, &[("audit.1", "a\nb\n"), ("audit.log", "c\n")]);
     }

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use self::writer::Writer;
-use crate::audit::{Clock, event::Event, metrics::AuditMetrics};
+use crate::audit::{Clock, bound, event::Event, metrics::AuditMetrics};
 
 /// Losses are logged at most this often.
 const QUIET: SignedDuration = SignedDuration::from_secs(10);
@@ -42,7 +42,7 @@ pub(crate) trait Sink: Send + 'static {
     fn make_room(&mut self) -> io::Result<()>;
 
     /// Lets go of the file, which another program may have moved, and opens it anew.
-    fn reopen(&mut self) -> io::Result<()>;
+    fn reopen(&mut self, now: Timestamp) -> io::Result<()>;
 }
 
 /// How the log behaves.
@@ -157,6 +157,20 @@ impl AuditLog {
         queue.trouble.clone().or(stopped)
     }
 
+    /// Queues an event that belongs to no request, if there is a place for it.
+    pub(crate) fn put(&self, event: &Event) {
+        if let Ok(permit) = Arc::clone(&self.shared.places).try_acquire_owned() {
+            Places { permit, shared: Arc::clone(&self.shared) }.put(event, Urgency::Unawaited);
+        } else {
+            self.shared.count_lost(1, "the queue is full");
+        }
+    }
+
+    /// Events were left out, because a budget was used up.
+    pub(crate) fn count_left_out(&self) {
+        self.shared.metrics.left_out.inc();
+    }
+
     /// A request was refused because it cannot be recorded.
     pub(crate) fn count_rejected(&self) {
         self.shared.metrics.rejected.inc();
@@ -204,8 +218,7 @@ pub(crate) struct Places {
 impl Places {
     /// Queues `event`, in the last place if it takes one too many. Never waits.
     pub(crate) fn put(&mut self, event: &Event, urgency: Urgency) -> Written {
-        let mut line = serde_json::to_vec(event).expect("all keys of an event are text");
-        line.push(b'\n');
+        let line = bound::line(event);
         let (written, receiver) = oneshot::channel();
         let place = self.permit.split(1);
         self.shared.metrics.events.inc();

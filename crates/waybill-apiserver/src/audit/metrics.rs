@@ -14,6 +14,10 @@ pub(crate) struct AuditMetrics {
     pub(crate) errors: Counter,
     /// Requests refused because they could not be recorded.
     pub(crate) rejected: Counter,
+    /// Requests that were refused and not recorded, because there were too many of them.
+    pub(crate) left_out: Counter,
+    /// Full files that were removed while they were young.
+    pub(crate) dropped: Counter,
     /// 1 while events cannot be written.
     pub(crate) failing: Gauge,
 }
@@ -35,6 +39,16 @@ impl AuditMetrics {
             "apiserver_audit_requests_rejected",
             "Requests rejected because the audit log could not take their events",
             self.rejected.clone(),
+        );
+        registry.register(
+            "waybill_audit_events_left_out",
+            "Refused requests that are not recorded, because there were too many of them",
+            self.left_out.clone(),
+        );
+        registry.register(
+            "waybill_audit_files_dropped_early",
+            "Full files of the audit log removed for want of room before their time",
+            self.dropped.clone(),
         );
         registry.register(
             "waybill_audit_log_failing",

@@ -19,6 +19,11 @@ pub(crate) enum Notice<'a> {
     Lost { events: u64, from: Timestamp, to: Timestamp, why: &'a str },
     /// The end of a record that a crash left unfinished was removed.
     Torn { bytes: u64 },
+    /// A full file was removed although its records are younger than they should become.
+    Dropped { file: &'a str, until: Timestamp },
+    /// So many requests were refused and not recorded, because there were too many of them. `who` is a
+    /// user, or empty for many of them.
+    LeftOut { who: &'a str, events: u64, from: Timestamp, to: Timestamp },
 }
 
 impl Notice<'_> {
@@ -29,7 +34,8 @@ impl Notice<'_> {
         line
     }
 
-    fn event(&self, now: Timestamp) -> Event {
+    /// The notice as an event.
+    pub(crate) fn event(&self, now: Timestamp) -> Event {
         let now = MicroTime(now);
         Event {
             kind: EventKind::Event,
@@ -65,6 +71,21 @@ impl Notice<'_> {
                 say("from", &MicroTime(*from));
                 say("to", &MicroTime(*to));
                 say("reason", why);
+            }
+            Self::Dropped { file, until } => {
+                say("notice", &"young records were removed, because the log has reached its size");
+                say("file", file);
+                say("to", &MicroTime(*until));
+            }
+            Self::LeftOut { who, events, from, to } => {
+                say(
+                    "notice",
+                    &"requests that were refused are left out, because they are too many",
+                );
+                say("user", who);
+                say("events", events);
+                say("from", &MicroTime(*from));
+                say("to", &MicroTime(*to));
             }
             Self::Torn { bytes } => {
                 say("notice", &"a record that a crash left unfinished was removed");

@@ -3,37 +3,136 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     net::IpAddr,
-    sync::Arc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
     thread,
 };
 
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
 use serde_json::Value;
 use waybill_core::id::AuditId;
 
 use crate::{
     audit::{
-        Clock,
+        Clock, bound,
+        budget::{self, Budget, Budgets, LeftOut},
         event::{
             Event, EventKind, EventVersion, Level, MicroTime, ObjectReference, ResponseStatus,
             Stage, UserInfo,
         },
         log::{AuditLog, Full, Places, Unwritten, Urgency, Written},
         mask::mask_request_uri,
+        notice::Notice,
         policy::{Decision, Policy},
     },
+    authz::bootstrap::UNAUTHENTICATED_GROUP,
     request::{Action, Target, User},
 };
-
-/// Upstream cuts longer ones, too; the header can be as long as all headers may be.
-const USER_AGENT_LIMIT: usize = 1024;
 
 /// Records requests under a policy, which may be exchanged at any time.
 pub(crate) struct Recorder {
     policy: ArcSwap<Policy>,
-    log: Arc<AuditLog>,
+    logs: Arc<Logs>,
     on_failure: OnFailure,
     clock: Clock,
+}
+
+/// Where records go, and how many of them those may cause who have no rights.
+pub(crate) struct Logs {
+    users: AuditLog,
+    /// Of those who did not say who they are.
+    strangers: AuditLog,
+    strangers_budget: Mutex<Budget>,
+    refusals: Mutex<Budgets>,
+    /// When what was left out is told next, in milliseconds; never if nothing was.
+    tell_at: AtomicI64,
+}
+
+/// Nothing is to be told.
+const NEVER: i64 = i64::MAX;
+
+impl Logs {
+    pub(crate) fn new(users: AuditLog, strangers: AuditLog) -> Self {
+        let (strangers_budget, refusals) = (Mutex::default(), Mutex::default());
+        Self { users, strangers, strangers_budget, refusals, tell_at: AtomicI64::new(NEVER) }
+    }
+
+    fn of(&self, stranger: bool) -> &AuditLog {
+        if stranger { &self.strangers } else { &self.users }
+    }
+
+    /// Whether a request of a stranger may be recorded.
+    fn take_for_stranger(&self, now: Timestamp) -> bool {
+        let taken = lock(&self.strangers_budget).take(now);
+        if !taken {
+            self.left_out(&self.strangers, now);
+        }
+        taken
+    }
+
+    /// Whether a request of `user` that was refused may be recorded.
+    fn take_for_refusal(&self, user: &str, now: Timestamp) -> bool {
+        let taken = lock(&self.refusals).take(user, now);
+        if !taken {
+            self.left_out(&self.users, now);
+        }
+        taken
+    }
+
+    fn left_out(&self, log: &AuditLog, now: Timestamp) {
+        log.count_left_out();
+        let now = now.as_millisecond();
+        // If it is set already, what is to be told then includes this.
+        let _ = self.tell_at.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Says in the logs what is left out of them, if it is time to.
+    fn tell(&self, now: Timestamp) {
+        if now.as_millisecond() < self.tell_at.load(Ordering::Relaxed) {
+            return;
+        }
+        let strangers = lock(&self.strangers_budget).to_tell(now);
+        let refusals = lock(&self.refusals).to_tell(now);
+        let next = match (&strangers, refusals.is_empty()) {
+            (None, true) => NEVER,
+            _ => now.as_millisecond().saturating_add(budget::QUIET.as_secs().saturating_mul(1000)),
+        };
+        self.tell_at.store(next, Ordering::Relaxed);
+        self.put_notices(strangers, refusals, now);
+    }
+
+    fn put_notices(
+        &self,
+        strangers: Option<LeftOut>,
+        refusals: Vec<(String, LeftOut)>,
+        now: Timestamp,
+    ) {
+        let notice = |who, LeftOut { events, from, to }| {
+            Notice::LeftOut { who, events, from, to }.event(now)
+        };
+        if let Some(left_out) = strangers {
+            self.strangers.put(&notice("system:anonymous", left_out));
+        }
+        for (user, left_out) in &refusals {
+            self.users.put(&notice(user, *left_out));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is left out is told before the logs end.
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let strangers = lock(&self.logs.strangers_budget).last_word();
+        let refusals = lock(&self.logs.refusals).last_words();
+        self.logs.put_notices(strangers, refusals, (self.clock)());
+    }
 }
 
 /// What becomes of requests that cannot be recorded. Sessions are refused in any case: nobody could say
@@ -48,24 +147,20 @@ pub(crate) enum OnFailure {
 }
 
 impl Recorder {
-    /// Records what `policy` asks for in `log`.
-    pub(crate) fn new(
-        policy: Policy,
-        log: Arc<AuditLog>,
-        on_failure: OnFailure,
-        clock: Clock,
-    ) -> Self {
-        Self { policy: ArcSwap::from_pointee(policy), log, on_failure, clock }
+    /// Records what `policy` asks for in `logs`.
+    pub(crate) fn new(policy: Policy, logs: Logs, on_failure: OnFailure, clock: Clock) -> Self {
+        Self { policy: ArcSwap::from_pointee(policy), logs: Arc::new(logs), on_failure, clock }
     }
 
-    /// Opens the file of the log again, after somebody moved it away.
+    /// Opens the files of the logs again, after somebody moved them away.
     pub(crate) fn reopen(&self) {
-        self.log.reopen();
+        self.logs.users.reopen();
+        self.logs.strangers.reopen();
     }
 
     /// Why requests cannot be recorded at the moment.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.log.trouble()
+        self.logs.users.trouble().or_else(|| self.logs.strangers.trouble())
     }
 
     /// From now on new requests are judged by `policy`.
@@ -78,29 +173,36 @@ impl Recorder {
         &self,
         facts: RequestFacts<'_>,
     ) -> Result<RequestAudit, AuditUnavailable> {
-        let mut decision = self.policy.load().decide(facts.user, facts.action);
+        let decision = self.policy.load().decide(facts.user, facts.action);
         if decision.level == Level::None {
             return Ok(RequestAudit { id: facts.id, record: None });
         }
-        let session = is_session(facts.action);
-        if session {
-            // Its process starts before the answer does, so a record of the answer comes too late.
-            decision.require(Stage::RequestReceived);
+        let (now, stranger) = ((self.clock)(), is_stranger(facts.user));
+        self.logs.tell(now);
+        if stranger && !self.logs.take_for_stranger(now) {
+            // What may have an effect is refused rather than left out.
+            if may_change(facts.action) && !facts.user.name.is_empty() {
+                let why = "too many requests come without credentials";
+                return Err(AuditUnavailable(why.to_owned()));
+            }
+            return Ok(RequestAudit { id: facts.id, record: None });
         }
-        let record = match self.log.reserve(count_events(decision, facts.lifetime)).await {
-            Ok(places) => Some(Box::new(self.open_record(&facts, decision, places))),
-            Err(Full::Unrecorded) if !session => None,
-            Err(_) => return Err(AuditUnavailable("the audit log has no room".to_owned())),
+        let events = count_events(decision, facts.lifetime, is_session(facts.action));
+        let record = match self.logs.of(stranger).reserve(events).await {
+            Ok(places) => Some(Box::new(self.open_record(&facts, decision, places, now))),
+            Err(Full::Unrecorded) if !self.is_required(facts.action) => None,
+            Err(full) => {
+                if full == Full::Unrecorded {
+                    self.logs.users.count_rejected();
+                }
+                return Err(AuditUnavailable("the audit log has no room".to_owned()));
+            }
         };
         let mut audit = RequestAudit { id: facts.id, record };
-        match audit.received(session, self.is_required(facts.action)).await {
-            Ok(()) => Ok(audit),
-            Err(Unwritten(why)) => {
-                self.log.count_rejected();
-                audit.refused();
-                Err(AuditUnavailable(why))
-            }
+        if let Some(record) = &mut audit.record {
+            record.received = record.emit(Stage::RequestReceived);
         }
+        Ok(audit)
     }
 
     /// Whether a request must not go on while nothing can be recorded. Health and metrics always may.
@@ -109,13 +211,20 @@ impl Recorder {
         is_session(action) || refuses && matches!(action.target, Target::Resource(_))
     }
 
-    fn open_record(&self, facts: &RequestFacts<'_>, decision: Decision, places: Places) -> Record {
-        let now = MicroTime((self.clock)());
+    fn open_record(
+        &self,
+        facts: &RequestFacts<'_>,
+        decision: Decision,
+        places: Places,
+        now: Timestamp,
+    ) -> Record {
+        let (now, stranger) = (MicroTime(now), is_stranger(facts.user));
+        let limit = if stranger { bound::STRANGERS_URI } else { bound::URI };
         let request_uri = match decision.level {
-            Level::None | Level::Metadata => mask_request_uri(facts.uri).into_owned(),
-            Level::Request | Level::RequestResponse => facts.uri.to_owned(),
+            Level::None | Level::Metadata => bound::cut(&mask_request_uri(facts.uri), limit),
+            Level::Request | Level::RequestResponse => bound::cut(facts.uri, limit),
         };
-        let event = Event {
+        let mut event = Event {
             kind: EventKind::Event,
             api_version: EventVersion::V1,
             level: decision.level,
@@ -126,7 +235,7 @@ impl Recorder {
             user: facts.user.into(),
             impersonated_user: facts.impersonated.map(UserInfo::from),
             source_ips: facts.source_ips.to_vec(),
-            user_agent: shorten(facts.user_agent),
+            user_agent: bound::cut(facts.user_agent, bound::USER_AGENT),
             object_ref: match &facts.action.target {
                 Target::Resource(target) => Some(target.into()),
                 Target::Path(_) => None,
@@ -138,12 +247,16 @@ impl Recorder {
             stage_timestamp: now,
             annotations: BTreeMap::new(),
         };
+        bound::names(&mut event);
         Record {
             event,
             decision,
             places,
-            log: Arc::clone(&self.log),
+            logs: Arc::clone(&self.logs),
+            stranger,
             clock: Arc::clone(&self.clock),
+            received: None,
+            session: is_session(facts.action),
             required: self.is_required(facts.action),
             changes: may_change(facts.action),
             lifetime: facts.lifetime,
@@ -191,26 +304,15 @@ pub(crate) struct RequestAudit {
 }
 
 impl RequestAudit {
-    /// The request begins: its first event is queued, and for a session it is written when this returns.
-    async fn received(&mut self, session: bool, required: bool) -> Result<(), Unwritten> {
+    /// The request is allowed and about to be carried out. It must not be if this fails: it cannot be
+    /// recorded. That a session begins is written when this returns, whatever the policy says about
+    /// stages: its process starts before the answer does.
+    pub(crate) async fn allowed(&mut self) -> Result<(), AuditUnavailable> {
         let Some(record) = &mut self.record else { return Ok(()) };
-        if required && let Some(why) = record.log.trouble() {
-            return Err(Unwritten(why));
-        }
-        match record.emit(Stage::RequestReceived) {
-            Some(written) if session => record.log.wait(written).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// The request was refused because it cannot be recorded. The log tells when it can be written again.
-    fn refused(&mut self) {
-        if let Some(mut record) = self.record.take() {
-            let message = "the request could not be recorded";
-            let status = ResponseStatus::failure(503, "ServiceUnavailable", message);
-            record.event.response_status = Some(status);
-            record.emit(Stage::ResponseComplete);
-        }
+        record.begin_session().await.map_err(|Unwritten(why)| {
+            record.log().count_rejected();
+            AuditUnavailable(why)
+        })
     }
 
     /// Adds an annotation. The first value of a key stands, as upstream has it; returns whether
@@ -278,7 +380,11 @@ impl RequestAudit {
         let Some(mut record) = self.record.take() else {
             return Ok(());
         };
+        let refused = matches!(status.code, 403 | 429);
         record.event.response_status = Some(status);
+        if refused && !record.may_tell_of_refusal() {
+            return Ok(());
+        }
         let written = record.emit(Stage::ResponseComplete);
         let settled = record.settle(written).await;
         if record.required { settled } else { Ok(()) }
@@ -319,8 +425,14 @@ struct Record {
     event: Event,
     decision: Decision,
     places: Places,
-    log: Arc<AuditLog>,
+    logs: Arc<Logs>,
+    /// Who asks did not say who they are.
+    stranger: bool,
     clock: Clock,
+    /// The first event, if there is one.
+    received: Option<Written>,
+    /// Whether something in a container is reached.
+    session: bool,
     /// Whether the request must not be carried out unrecorded.
     required: bool,
     /// Whether it may change something.
@@ -329,6 +441,35 @@ struct Record {
 }
 
 impl Record {
+    fn log(&self) -> &AuditLog {
+        self.logs.of(self.stranger)
+    }
+
+    async fn begin_session(&mut self) -> Result<(), Unwritten> {
+        if self.required
+            && let Some(why) = self.log().trouble()
+        {
+            return Err(Unwritten(why));
+        }
+        if !self.session {
+            return Ok(());
+        }
+        self.decision.require(Stage::RequestReceived);
+        let received = self.received.take().or_else(|| self.emit(Stage::RequestReceived));
+        match received {
+            Some(received) => self.log().wait(received).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A request that is refused changed nothing, so too many of one user are left out. One of which
+    /// something is on record is told to its end.
+    fn may_tell_of_refusal(&self) -> bool {
+        let told = self.decision.records(Stage::RequestReceived);
+        told || self.stranger
+            || self.logs.take_for_refusal(&self.event.user.username, (self.clock)())
+    }
+
     /// Queues the event of `stage`, if it is wanted.
     fn emit(&mut self, stage: Stage) -> Option<Written> {
         if !self.decision.records(stage) {
@@ -345,7 +486,7 @@ impl Record {
     /// Waits until an event is written, if the request is of those that must not outrun theirs.
     async fn settle(&self, written: Option<Written>) -> Result<(), Unwritten> {
         match written.filter(|_| self.changes) {
-            Some(written) => self.log.wait(written).await,
+            Some(written) => self.log().wait(written).await,
             None => Ok(()),
         }
     }
@@ -395,19 +536,17 @@ fn may_change(action: &Action) -> bool {
     is_session(action) || !reads
 }
 
-/// How many events a request can have: of its end there is only one, complete or by panic.
-fn count_events(decision: Decision, lifetime: Lifetime) -> u32 {
-    let received = decision.records(Stage::RequestReceived);
-    let started = lifetime == Lifetime::LongRunning && decision.records(Stage::ResponseStarted);
-    1 + u32::from(received) + u32::from(started)
+/// Whether nobody knows who asks. A name or a group alone may be somebody's who wants to be overlooked.
+fn is_stranger(user: &User) -> bool {
+    let marked = || user.groups.iter().any(|group| group == UNAUTHENTICATED_GROUP);
+    user.name.is_empty() || user.name == "system:anonymous" && marked()
 }
 
-fn shorten(user_agent: &str) -> String {
-    if user_agent.len() <= USER_AGENT_LIMIT {
-        return user_agent.to_owned();
-    }
-    let end = user_agent.floor_char_boundary(USER_AGENT_LIMIT);
-    format!("{}...TRUNCATED", user_agent.get(..end).unwrap_or_default())
+/// How many events a request can have: of its end there is only one, complete or by panic.
+fn count_events(decision: Decision, lifetime: Lifetime, session: bool) -> u32 {
+    let received = session || decision.records(Stage::RequestReceived);
+    let started = lifetime == Lifetime::LongRunning && decision.records(Stage::ResponseStarted);
+    1 + u32::from(received) + u32::from(started)
 }
 
 #[cfg(test)]

@@ -25,7 +25,9 @@ use waybill_api::{
     pod::EnvOptions,
 };
 
-use super::{AnonymousAccess, AuditFailure, Config, RequestLimits, Server, StoreConfig};
+use super::{
+    AnonymousAccess, AuditFailure, AuditRotation, Config, RequestLimits, Server, StoreConfig,
+};
 use crate::proxy::address::NodeAddressType;
 
 /// `admin` may do everything, `alice` nothing.
@@ -104,6 +106,7 @@ fn config(dir: &Path) -> Config {
         audit_policy: Some(dir.join("policy.yaml")),
         strict_audit: false,
         audit_failure: AuditFailure::default(),
+        audit_rotation: AuditRotation::default(),
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),

@@ -8,21 +8,25 @@
 //!
 //! A result is not expanded again. Upstream re-encodes a byte above 127 that follows a `$`, which
 //! breaks UTF-8 text; we keep bytes.
+//!
+//! A short template can stand for gigabytes, so a result has a limit, and one that exceeds it is never built.
 
 use alloc::vec::Vec;
 
 use memchr::memchr;
 
-use super::value::EnvValue;
+use super::value::{EnvValue, EnvValueError};
 
 /// Replaces the references in `template` with the values that `lookup` knows.
 ///
-/// If one of those values is secret, so is the result. Bytes that are neither in a reference nor an
-/// escape are kept; a NUL in `template` is kept too and refused by [`EnvValue`].
+/// If one of those values is secret, so is the result, which has `limit` bytes at most. Bytes that are
+/// neither in a reference nor an escape are kept; a NUL in `template` is kept too and refused by
+/// [`EnvValue`].
 pub fn expand<'v>(
     template: &[u8],
     lookup: impl Fn(&[u8]) -> Option<&'v EnvValue>,
-) -> Result<EnvValue, super::value::EnvValueError> {
+    limit: usize,
+) -> Result<EnvValue, ExpandError> {
     let resolve = |segment| match segment {
         Segment::Text(text) => (text, false),
         Segment::Reference { name, whole } => match lookup(name) {
@@ -34,11 +38,32 @@ pub fn expand<'v>(
     // of secrets behind.
     let (length, secret) =
         segments(template).map(resolve).fold((0, false), |(length, secret), (bytes, is_secret)| {
-            (length + bytes.len(), secret || is_secret)
+            (usize::saturating_add(length, bytes.len()), secret || is_secret)
         });
+    if length > limit {
+        return Err(ExpandError::TooLong { length, limit });
+    }
     let mut expanded = Vec::with_capacity(length);
     segments(template).for_each(|segment| expanded.extend_from_slice(resolve(segment).0));
-    if secret { EnvValue::secret(expanded) } else { EnvValue::plain(expanded) }
+    Ok(if secret { EnvValue::secret(expanded) } else { EnvValue::plain(expanded) }?)
+}
+
+/// Why a template has no expansion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExpandError {
+    /// With its references replaced it would be too long.
+    #[error(
+        "with its $(NAME) references replaced it takes {length} bytes, at most {limit} are possible"
+    )]
+    TooLong {
+        /// Bytes that the expansion would have.
+        length: usize,
+        /// Bytes that it may have.
+        limit: usize,
+    },
+    /// What it expands to cannot be a value.
+    #[error(transparent)]
+    Value(#[from] EnvValueError),
 }
 
 #[derive(Clone, Copy)]
@@ -98,7 +123,7 @@ mod tests {
             b"EMPTY" => Some(&empty),
             _ => None,
         };
-        let expanded = expand(template.as_bytes(), known).unwrap();
+        let expanded = expand(template.as_bytes(), known, 100).unwrap();
         assert_eq!(core::str::from_utf8(expanded.expose()), Ok(expected), "{template:?}");
         assert!(!expanded.is_secret());
     }
@@ -163,8 +188,20 @@ mod tests {
     fn a_secret_makes_the_result_secret() {
         let secret = EnvValue::secret(b"s".to_vec()).unwrap();
         let lookup = |name: &[u8]| (name == b"S").then_some(&secret);
-        assert!(expand(b"x$(S)y", lookup).unwrap().is_secret());
-        assert!(!expand(b"x$$(S)y", lookup).unwrap().is_secret());
-        assert_eq!(expand(b"x$(S)y", lookup).unwrap().expose(), b"xsy");
+        assert!(expand(b"x$(S)y", lookup, 3).unwrap().is_secret());
+        assert!(!expand(b"x$$(S)y", lookup, 6).unwrap().is_secret());
+        assert_eq!(expand(b"x$(S)y", lookup, 3).unwrap().expose(), b"xsy");
+    }
+
+    /// 64 KiB of references stood for gigabytes, and the node built them.
+    #[test]
+    fn what_would_be_too_long_is_told_and_never_built() {
+        let long = EnvValue::plain(std::vec![b'x'; 1 << 20]).unwrap();
+        let lookup = |_: &[u8]| Some(&long);
+        let template = b"$(A)".repeat(1 << 14);
+        let error = expand(&template, lookup, 131_071).unwrap_err();
+        assert_eq!(error, ExpandError::TooLong { length: 1 << 34, limit: 131_071 });
+        assert_eq!(expand(b"$(A)", lookup, 1 << 20).unwrap().len(), 1 << 20);
+        assert!(expand(b"$(A)", lookup, (1 << 20) - 1).is_err());
     }
 }

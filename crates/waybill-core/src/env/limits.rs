@@ -5,6 +5,13 @@ use super::{name::EnvName, value::EnvValue};
 /// Longest `NAME=value` that Linux takes: `MAX_ARG_STRLEN` less the closing NUL (OP-3).
 pub const KERNEL_STRING_BYTES: usize = 131_071;
 
+/// Most bytes of all arguments and variables of a program together that Linux takes, however large the
+/// stack may grow: three quarters of `_STK_LIM`. Each string counts as [`kernel_bytes`] says.
+pub const KERNEL_TOTAL_BYTES: usize = 6 << 20;
+
+/// Longest path that Linux takes: `PATH_MAX` less the closing NUL.
+pub const KERNEL_PATH_BYTES: usize = 4095;
+
 /// Most entries in `PodExecOptions.env` (EXEC-31).
 pub const EXEC_ENTRIES: usize = 256;
 
@@ -19,6 +26,11 @@ pub const FILE_NAME_BYTES: usize = 128;
 
 /// Longest value in an env file (FILE-36).
 pub const FILE_VALUE_BYTES: usize = 32_768;
+
+/// What a string of `length` bytes counts in the kernel's sum: with its NUL and the pointer to it.
+pub const fn kernel_bytes(length: usize) -> usize {
+    length.saturating_add(1 + size_of::<u64>())
+}
 
 /// Checks that the kernel will take `name=value` as one string of an environment.
 pub fn check_kernel_string(name: &EnvName, value: &EnvValue) -> Result<(), KernelLimitError> {
@@ -38,6 +50,14 @@ pub fn check_kernel_string(name: &EnvName, value: &EnvValue) -> Result<(), Kerne
 pub struct KernelLimitError {
     name: EnvName,
     length: usize,
+}
+
+impl KernelLimitError {
+    /// For a value of that length.
+    pub(super) fn new(name: EnvName, value: usize) -> Self {
+        let length = name.as_bytes().len().saturating_add(1).saturating_add(value);
+        Self { name, length }
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use core::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry as Slot};
 
 use super::{
-    expand::expand,
+    expand::{ExpandError, expand},
+    limits::{KERNEL_STRING_BYTES, KernelLimitError, kernel_bytes},
     name::EnvName,
     origin::Origin,
     value::{EnvValue, EnvValueError},
@@ -113,14 +114,22 @@ impl Environment {
         self.shadowed.push(Shadowed { name, tier, origin });
     }
 
-    /// Defines a variable of the pod whose value may refer to earlier ones as `$(NAME)` (OP-38).
+    /// Defines a variable of the pod whose value may refer to earlier ones as `$(NAME)` (OP-38). One that
+    /// the kernel would not take is not built.
     pub fn set_expanded(
         &mut self,
         name: EnvName,
         template: &[u8],
         origin: Origin,
-    ) -> Result<(), EnvValueError> {
-        let value = expand(template, |name| self.get(name).map(Entry::value))?;
+    ) -> Result<(), SetError> {
+        let room = KERNEL_STRING_BYTES.saturating_sub(name.as_bytes().len().saturating_add(1));
+        let value = match expand(template, |name| self.get(name).map(Entry::value), room) {
+            Err(ExpandError::TooLong { length, .. }) => {
+                return Err(KernelLimitError::new(name, length).into());
+            }
+            Err(ExpandError::Value(error)) => return Err(error.into()),
+            Ok(value) => value,
+        };
         self.set(Tier::Baseline, EnvVar { name, value, origin });
         Ok(())
     }
@@ -159,6 +168,11 @@ impl Environment {
         self.entries.is_empty()
     }
 
+    /// What the kernel counts for all of them when a program is executed (see `KERNEL_TOTAL_BYTES`).
+    pub fn kernel_bytes(&self) -> usize {
+        self.entries.iter().map(Entry::kernel_bytes).fold(0, usize::saturating_add)
+    }
+
     fn reserve(&mut self, additional: usize) {
         self.entries.reserve(additional);
         let (entries, hasher) = (&self.entries, &self.hasher);
@@ -188,6 +202,23 @@ impl Entry {
     pub fn tier(&self) -> Tier {
         self.tier
     }
+
+    /// What the kernel counts for `NAME=value`.
+    pub fn kernel_bytes(&self) -> usize {
+        let name = self.var.name.as_bytes().len().saturating_add(1);
+        kernel_bytes(name.saturating_add(self.var.value.len()))
+    }
+}
+
+/// Why a variable with references cannot be defined.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetError {
+    /// It would be longer than the kernel takes.
+    #[error(transparent)]
+    Long(#[from] KernelLimitError),
+    /// What it expands to cannot be a value.
+    #[error(transparent)]
+    Value(#[from] EnvValueError),
 }
 
 impl Shadowed {

@@ -223,3 +223,28 @@ fn losers(environment: &Environment) -> Vec<String> {
     losers.sort();
     losers
 }
+
+/// Thirty variables of two references each stood for gigabytes.
+#[test]
+fn a_chain_of_references_ends_where_the_kernel_does() {
+    let name = |raw: &str| EnvName::parse(raw, NameRules::Relaxed).unwrap();
+    let mut environment = Environment::new();
+    environment.set_expanded(name("V0"), b"0123456789abcdef", Origin::Literal).unwrap();
+    let mut refused = None;
+    for at in 1..40 {
+        let before = format!("$(V{0})$(V{0})", at - 1);
+        let defined =
+            environment.set_expanded(name(&format!("V{at}")), before.as_bytes(), Origin::Literal);
+        if let Err(error) = defined {
+            refused = Some((at, error.to_string()));
+            break;
+        }
+    }
+    let (at, error) = refused.unwrap();
+    assert_eq!(at, 13);
+    assert_eq!(
+        error,
+        "environment variable V13 takes 131076 bytes as NAME=value, at most 131071 are possible on Linux"
+    );
+    assert!(environment.kernel_bytes() < 2 * 131_072);
+}

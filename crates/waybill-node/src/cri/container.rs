@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
-use waybill_core::env::{expand::expand, merge::Environment, name_list};
+use waybill_core::env::{merge::Environment, name_list};
 use waybill_proto::cri::{
     ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
     Signal,
@@ -13,6 +13,7 @@ use super::{
     labels, resources,
     sandbox::{self, ConfigError, Machine},
     security,
+    words::Words,
 };
 use crate::{
     directories::Directories,
@@ -48,6 +49,16 @@ pub(crate) fn config(
         resources: Some(resources::resources(pod, &spec, machine.memory)),
         security_context: Some(security::context(pod, &spec, image, target)?),
     };
+    let words = Words::expand(
+        container.name(),
+        spec.command.as_deref().unwrap_or_default(),
+        spec.args.as_deref().unwrap_or_default(),
+        environment,
+    )?;
+    let mut annotations = annotations(pod, container, &spec, attempt, environment);
+    if !words.sensitive.is_empty() {
+        annotations.insert(labels::SENSITIVE_ARGS.to_owned(), words.sensitive);
+    }
     Ok(ContainerConfig {
         metadata: Some(ContainerMetadata { name: spec.name.clone(), attempt }),
         image: Some(ImageSpec {
@@ -55,13 +66,13 @@ pub(crate) fn config(
             user_specified_image: container.image().to_owned(),
             ..ImageSpec::default()
         }),
-        command: expanded(spec.command.as_deref(), environment, "command")?,
-        args: expanded(spec.args.as_deref(), environment, "args")?,
+        command: words.command,
+        args: words.args,
         working_dir: spec.working_dir.clone().unwrap_or_default(),
         envs: variables(environment),
         mounts,
         labels: container_labels(pod, &spec.name),
-        annotations: annotations(pod, container, &spec, attempt, environment),
+        annotations,
         log_path: Directories::container_log(&spec.name, attempt).display().to_string(),
         stdin: spec.stdin == Some(true),
         stdin_once: spec.stdin_once == Some(true),
@@ -78,26 +89,6 @@ fn variables(environment: &Environment) -> Vec<KeyValue> {
         value: value.to_vec(),
     };
     environment.iter().map(|entry| pair(entry.name().as_bytes(), entry.value().expose())).collect()
-}
-
-fn expanded(
-    words: Option<&[String]>,
-    environment: &Environment,
-    field: &str,
-) -> Result<Vec<String>, ConfigError> {
-    let lookup = |name: &[u8]| environment.get(name).map(|entry| entry.value());
-    let words = words.unwrap_or_default().iter();
-    words
-        .map(|word| {
-            let expanded = expand(word.as_bytes(), lookup)
-                .map_err(|error| ConfigError(format!("{field}: {error}")))?;
-            String::from_utf8(expanded.expose().to_vec()).map_err(|_| {
-                ConfigError(format!(
-                    "{field}: a variable in it is not UTF-8, so it cannot be an argument"
-                ))
-            })
-        })
-        .collect()
 }
 
 fn container_labels(pod: &Pod, name: &str) -> BTreeMap<String, String> {
@@ -215,8 +206,10 @@ mod tests {
         let config = config.unwrap();
         assert_eq!(config.command, ["plain"]);
         assert_eq!(config.args, ["hunter2!", "$(PLAIN)"]);
+        assert_eq!(config.annotations[labels::SENSITIVE_ARGS], "args[0]");
+        assert!(!of(&json!({})).unwrap().annotations.contains_key(labels::SENSITIVE_ARGS));
         let fault = of(&json!({ "args": ["$(BYTES)"] })).unwrap_err();
-        assert!(fault.to_string().starts_with("args: "), "{fault}");
+        assert!(fault.to_string().starts_with("container \"a\": args[0]: "), "{fault}");
     }
 
     #[test]

@@ -16,3 +16,5 @@ pub(crate) const SOURCE: &str = "kubernetes.io/config.source";
 pub(crate) const NODE: &str = "waybill.dev/node";
 /// Names of variables whose values are shown nowhere, as a list of names (D9).
 pub(crate) const SENSITIVE: &str = "waybill.dev/sensitive-env";
+/// Which words of the command and the arguments hold such values, as `command[0],args[2]`.
+pub(crate) const SENSITIVE_ARGS: &str = "waybill.dev/sensitive-args";

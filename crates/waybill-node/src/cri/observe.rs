@@ -8,11 +8,14 @@ use tonic::Status;
 use waybill_core::id::PodUid;
 use waybill_proto::cri::{self, ContainerStatus, PodSandbox, PodSandboxState, PodSandboxStatus};
 
-use super::{Runtime, labels, termination};
+use super::{Runtime, labels, termination, words};
 use crate::{
     directories::Directories,
     observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},
 };
+
+/// What runtimes call the end of a container whose program could not be executed.
+const START_ERROR: &str = "StartError";
 
 /// Everything that the runtime has of one pod.
 pub(crate) async fn observe(
@@ -68,8 +71,12 @@ fn container(
     directories: &Directories,
     uid: &PodUid,
     sandbox: String,
-    status: ContainerStatus,
+    mut status: ContainerStatus,
 ) -> ObservedContainer {
+    if status.reason == START_ERROR {
+        let hides = words::hides_program(status.annotations.get(labels::SENSITIVE_ARGS));
+        status.message = words::shown_fault(std::mem::take(&mut status.message), hides);
+    }
     let name = label(&status.labels, labels::CONTAINER_NAME)
         .map(str::to_owned)
         .or_else(|| Some(status.metadata.as_ref()?.name.clone()))

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-use waybill_core::env::{limits::KernelLimitError, name::EnvNameError, value::EnvValueError};
+use waybill_core::env::{
+    limits::{KERNEL_TOTAL_BYTES, KernelLimitError},
+    merge::SetError,
+    name::EnvNameError,
+    value::EnvValueError,
+};
 
 use super::{csi::CsiError, field::FieldError, file::FileError, resource::ResourceError};
 use crate::objects::{ObjectError, ObjectKind};
@@ -83,8 +88,22 @@ pub(super) enum Reason {
     Object(#[from] ObjectError),
     #[error(transparent)]
     Resource(#[from] ResourceError),
+    #[error(
+        "the variables up to this one take more than {KERNEL_TOTAL_BYTES} bytes together, which \
+         Linux takes at most for variables and arguments"
+    )]
+    TooMany,
     #[error(transparent)]
     Value(#[from] EnvValueError),
+}
+
+impl From<SetError> for Reason {
+    fn from(error: SetError) -> Self {
+        match error {
+            SetError::Long(error) => Self::Long(error),
+            SetError::Value(error) => Self::Value(error),
+        }
+    }
 }
 
 /// The kind as it stands in manifests.

@@ -1,8 +1,8 @@
 //! Takes the steps of a plan, in their order, with what was fetched for them.
 
 use waybill_core::env::{
-    limits::check_kernel_string,
-    merge::{EnvVar, Environment, Tier},
+    limits::{KERNEL_TOTAL_BYTES, check_kernel_string},
+    merge::{Entry, EnvVar, Environment, Tier},
     name::{EnvName, NameRules},
     origin::Origin,
     value::EnvValue,
@@ -24,13 +24,14 @@ pub(super) fn merge(
     gathered: &Gathered<'_>,
 ) -> Result<Resolved, Fault> {
     let (environment, warnings) = (Environment::new(), Vec::new());
-    let mut merge = Merge { resolver, request, gathered, environment, warnings };
+    let mut merge = Merge { resolver, request, gathered, environment, warnings, bytes: 0 };
     merge.environment.extend(Tier::Baseline, resolver.node.variables());
     for step in &plan.steps {
         match step {
             Step::All(all) => merge.define_all(all)?,
             Step::One(variable) => {
                 let defined = merge.define_one(variable);
+                let defined = defined.and_then(|()| merge.count(variable.name.as_bytes()));
                 defined.at(|| Place::Variable(variable.name.to_string()))?;
             }
         }
@@ -46,6 +47,8 @@ struct Merge<'a> {
     gathered: &'a Gathered<'a>,
     environment: Environment,
     warnings: Vec<Warning>,
+    /// What the kernel counts for all that was defined so far, at most.
+    bytes: usize,
 }
 
 impl Merge<'_> {
@@ -64,7 +67,10 @@ impl Merge<'_> {
                     let value = (content.to_value)(bytes);
                     let value = value.at(|| Place::Variable(name.to_string()))?;
                     let origin = origin_of_key(all.kind, all.name, key);
-                    self.environment.set(Tier::Baseline, EnvVar { name, value, origin });
+                    self.environment
+                        .set(Tier::Baseline, EnvVar { name: name.clone(), value, origin });
+                    let counted = self.count(name.as_bytes());
+                    counted.at(|| Place::Variable(name.to_string()))?;
                 }
                 Err(_) => skipped.push(format!("{name:?}")),
             }
@@ -73,6 +79,18 @@ impl Merge<'_> {
             self.warn_of_names(all, &skipped);
         }
         Ok(())
+    }
+
+    /// Counts a variable that was just defined. Thousands of them that refer to a long one would need
+    /// gigabytes, so what the kernel does not take is told before the next is built.
+    fn count(&mut self, name: &[u8]) -> Result<(), Reason> {
+        let added = self.environment.get(name).map_or(0, Entry::kernel_bytes);
+        self.bytes = self.bytes.saturating_add(added);
+        if self.bytes > KERNEL_TOTAL_BYTES {
+            // Some may have been defined more than once.
+            self.bytes = self.environment.kernel_bytes();
+        }
+        if self.bytes > KERNEL_TOTAL_BYTES { Err(Reason::TooMany) } else { Ok(()) }
     }
 
     fn warn_of_names(&mut self, all: &AllKeys<'_>, skipped: &[String]) {

@@ -4,7 +4,8 @@ use std::{cell::RefCell, collections::BTreeSet, path::PathBuf};
 
 use k8s_openapi::api::core::v1::VolumeMount;
 use waybill_core::env::{
-    expand::expand,
+    expand::{ExpandError, expand},
+    limits::KERNEL_PATH_BYTES,
     merge::{Entry, Environment},
 };
 use waybill_proto::cri::{Mount, MountPropagation};
@@ -59,8 +60,8 @@ async fn one(
     let host_path = match sub_path_of(mount, environment)? {
         None => root,
         Some(sub_path) => {
-            let place = directories.pod(pod.uid()).join("volume-subpaths");
-            let place = place.join(&volume.name).join(container).join(index.to_string());
+            let place =
+                sub_paths(directories, pod, &volume.name, container).join(index.to_string());
             let target = place.clone();
             blocking(move || sub_path::bind(&root, &sub_path, &target)).await?;
             place
@@ -80,6 +81,24 @@ async fn one(
         recursive_read_only: mount.recursive_read_only.as_deref() == Some("Enabled"),
         ..Mount::default()
     })
+}
+
+/// Takes the parts of volumes away that were put where the runtime finds them: the container has them, or
+/// will not have them.
+pub(super) async fn release(
+    directories: &Directories,
+    pod: &Pod,
+    container: ContainerRef<'_>,
+) -> Result<(), VolumeFault> {
+    for mount in container.volume_mounts() {
+        let directory = sub_paths(directories, pod, &mount.name, container.name());
+        blocking(move || sub_path::release(&directory)).await?;
+    }
+    Ok(())
+}
+
+fn sub_paths(directories: &Directories, pod: &Pod, volume: &str, container: &str) -> PathBuf {
+    directories.pod(pod.uid()).join("volume-subpaths").join(volume).join(container)
 }
 
 /// The part of the volume that is wanted, if it is not all of it.
@@ -110,8 +129,12 @@ fn expand_path(expression: &str, environment: &Environment) -> Result<String, Vo
         value
     };
     let unfit = |why| VolumeFault::Path { path: expression.to_owned(), why };
-    let expanded =
-        expand(expression.as_bytes(), look_up).map_err(|_| unfit("a path cannot contain NUL"))?;
+    let expanded = expand(expression.as_bytes(), look_up, KERNEL_PATH_BYTES).map_err(|error| {
+        unfit(match error {
+            ExpandError::TooLong { .. } => "the expanded path is longer than 4095 bytes",
+            ExpandError::Value(_) => "a path cannot contain NUL",
+        })
+    })?;
     let missing = missing.into_inner();
     if !missing.is_empty() {
         let names = missing.into_iter().collect::<Vec<_>>().join(", ");

@@ -2,10 +2,13 @@
 //!
 //! Pods write in their volumes while we look, so no path is used twice: the kernel resolves it once,
 //! inside the volume, and what it gave us a handle to is what gets mounted.
+//!
+//! Runtimes want a path, so it is mounted below the directory of the pod, and only until the container has it:
+//! a part of the machine must not be found there by whoever deletes the state directory.
 
 use std::{
     ffi::OsStr,
-    fs,
+    fs, io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Component, Path},
 };
@@ -56,6 +59,18 @@ pub(super) fn bind(volume: &Path, path: &str, target: &Path) -> Result<(), Volum
     })?;
     make_target(target, &found)?;
     mount_bind(handle_path(&found), target).doing("mounting a subPath at", target)
+}
+
+/// Undoes [`bind`] for every target in `directory`. What was not mounted is fine.
+pub(super) fn release(directory: &Path) -> Result<(), VolumeFault> {
+    let targets = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        targets => targets.doing("listing", directory)?,
+    };
+    for target in targets {
+        mount::unmount_all_at(&target.doing("listing", directory)?.path())?;
+    }
+    Ok(())
 }
 
 /// What is wrong with a path, for those who wrote it or put links in its way.

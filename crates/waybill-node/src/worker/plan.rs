@@ -13,6 +13,7 @@ use super::{
     back_off::BackOff,
     memory::{self, Memory},
     past,
+    sysctl,
 };
 use crate::{
     observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},
@@ -132,6 +133,10 @@ impl<'a> Planner<'a> {
         }
         if let Some(message) = &self.memory.evicted {
             self.fail(EVICTED, message);
+            return;
+        }
+        if let Some(message) = &self.memory.forbidden_sysctl {
+            self.fail(sysctl::FORBIDDEN, message);
             return;
         }
         if let Some(deadline) = self.deadline() {

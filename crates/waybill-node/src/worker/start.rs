@@ -1,6 +1,6 @@
 //! Carrying out a plan: sandboxes and containers come to be.
 
-use std::{fs, io, sync::Arc};
+use std::{fs, io, path::Path, sync::Arc};
 
 use futures_util::FutureExt;
 use tonic::{Code, Status};
@@ -14,7 +14,7 @@ use super::{
     surroundings::Surroundings,
 };
 use crate::{
-    cri::{self, container, dns, hosts, image::FoundImage, sandbox},
+    cri::{self, container, dns, hosts, image::FoundImage, labels, sandbox, words},
     environment::ContainerProvenance,
     event::Kind,
     observed::Observed,
@@ -80,6 +80,13 @@ impl Failure {
             | Self::UnderWay(waiting) => waiting,
         }
     }
+}
+
+/// A container that was made.
+struct Created {
+    id: String,
+    /// Whether errors about its program must not be passed on as they are.
+    hides_program: bool,
 }
 
 /// The sandbox that containers are made in.
@@ -250,7 +257,22 @@ impl Surroundings {
             Some(image) => image?,
             None => self.images.ensure(self, pod, container, place.config).await?,
         };
-        let id = self.create(pod, observed, container, start.attempt, &image, place).await?;
+        let made = self.make_and_start(pod, observed, (container, start), &image, place).await;
+        self.release_mounts(pod, container).await;
+        self.post_start(pod, container, &made?, place.ips).await
+    }
+
+    /// The id of a container that runs.
+    async fn make_and_start(
+        &self,
+        pod: &Arc<Pod>,
+        observed: &Observed,
+        (container, start): (ContainerRef<'_>, &Start),
+        image: &FoundImage,
+        place: &Place<'_>,
+    ) -> Result<String, Failure> {
+        let Created { id, hides_program } =
+            self.create(pod, observed, container, start.attempt, image, place).await?;
         let note = |reason, message: String| {
             self.recorder.container(pod, &start.name, Kind::Normal, reason, &message);
         };
@@ -259,10 +281,12 @@ impl Surroundings {
         let start_it = async move { runtime.start(&created).await };
         let started = self.making.carry_out(pod.uid(), start_it.boxed()).await;
         started.map_err(|status| {
-            Failure::Run(Waiting { reason: "RunContainerError", message: shown(&status) })
+            let told = words::shown_fault(status.message().to_owned(), hides_program);
+            let message = shown(&Status::new(status.code(), told));
+            Failure::Run(Waiting { reason: "RunContainerError", message })
         })?;
         note("Started", format!("Started container {}", start.name));
-        self.post_start(pod, container, &id, place.ips).await
+        Ok(id)
     }
 
     async fn create(
@@ -273,7 +297,7 @@ impl Surroundings {
         attempt: u32,
         image: &FoundImage,
         place: &Place<'_>,
-    ) -> Result<String, Failure> {
+    ) -> Result<Created, Failure> {
         let config_error = |message: String| Failure::new("CreateContainerConfigError", message);
         let environment =
             self.environment(pod, container, place.ips).await.map_err(config_error)?;
@@ -294,6 +318,7 @@ impl Surroundings {
         };
         let config = container::config(request, &self.machine)
             .map_err(|error| config_error(error.to_string()))?;
+        let hides_program = words::hides_program(config.annotations.get(labels::SENSITIVE_ARGS));
         // Before there is a container, so that none is without.
         let provenance = ContainerProvenance::new(&environment, image.variables.as_deref());
         self.provenance.record(pod.uid(), container.name(), &provenance);
@@ -301,6 +326,7 @@ impl Surroundings {
         let sandbox_config = place.config.clone();
         let make = async move { runtime.create(&sandbox, config, sandbox_config).await };
         let made = self.making.carry_out(pod.uid(), make.boxed()).await;
+        let made = made.map(|id| Created { id, hides_program });
         made.map_err(|status| {
             let waiting = Waiting { reason: "CreateContainerError", message: shown(&status) };
             match status.code() {
@@ -334,7 +360,9 @@ impl Surroundings {
             let taken = |mount: &Mount| {
                 mount.container_path.trim_end_matches('/') == container_path.trim_end_matches('/')
             };
-            if !mounts.iter().any(taken) {
+            let leaves_a_file =
+                must_be_made_on_the_machine(pod, container, mounts, &container_path);
+            if !mounts.iter().any(taken) && !leaves_a_file {
                 let host_path = path.display().to_string();
                 mounts.push(Mount { container_path, host_path, ..Mount::default() });
             }
@@ -383,6 +411,33 @@ impl Surroundings {
     }
 }
 
+/// Whether a file mounted there would have to be made in a `hostPath` first, where it would stay.
+fn must_be_made_on_the_machine(
+    pod: &Pod,
+    container: ContainerRef<'_>,
+    mounts: &[Mount],
+    inside: &str,
+) -> bool {
+    let is_host_path = |name: &str| {
+        let mut volumes = pod.spec().volumes.iter().flatten();
+        volumes.any(|volume| volume.name == name && volume.host_path.is_some())
+    };
+    let below = |volume: &Path| Path::new(inside).strip_prefix(volume).ok();
+    let around =
+        container.volume_mounts().iter().filter(|it| below(Path::new(&it.mount_path)).is_some());
+    let Some(nearest) = around.max_by_key(|it| Path::new(&it.mount_path).components().count())
+    else {
+        return false;
+    };
+    let mount =
+        mounts.iter().find(|it| Path::new(&it.container_path) == Path::new(&nearest.mount_path));
+    let rest = below(Path::new(&nearest.mount_path));
+    is_host_path(&nearest.name)
+        && mount.zip(rest).is_some_and(|(mount, rest)| {
+            fs::symlink_metadata(Path::new(&mount.host_path).join(rest)).is_err()
+        })
+}
+
 fn target_id(observed: &Observed, name: &str) -> Result<String, Failure> {
     let target = observed.latest(name).filter(|container| container.is_running());
     target.map(|container| container.id.clone()).ok_or_else(|| {
@@ -422,5 +477,36 @@ mod tests {
             shown(&Status::already_exists("")),
             "rpc error: code = AlreadyExists desc = the runtime does not say why"
         );
+    }
+
+    /// `/dev/termination-log` used to be left in the machine's own `/dev`.
+    #[test]
+    fn no_file_of_ours_is_made_in_a_directory_of_the_machine() {
+        let host = tempfile::tempdir().unwrap();
+        fs::write(host.path().join("hosts"), "").unwrap();
+        let path = host.path().to_str().unwrap();
+        let pod = crate::pod::testing::pod(serde_json::json!({
+            "volumes": [
+                { "name": "host", "hostPath": { "path": path } },
+                { "name": "own", "emptyDir": {} },
+            ],
+            "containers": [{ "name": "a", "image": "i", "volumeMounts": [
+                { "name": "host", "mountPath": "/dev" },
+                { "name": "host", "mountPath": "/etc" },
+                { "name": "own", "mountPath": "/dev/own" },
+            ]}],
+        }));
+        let mount = |inside: &str, host_path: &str| Mount {
+            container_path: inside.to_owned(),
+            host_path: host_path.to_owned(),
+            ..Mount::default()
+        };
+        let mounts = [mount("/dev", path), mount("/etc", path), mount("/dev/own", "/nowhere")];
+        let container = pod.container("a").unwrap();
+        let must = |inside: &str| must_be_made_on_the_machine(&pod, container, &mounts, inside);
+        assert!(must("/dev/termination-log"));
+        assert!(!must("/etc/hosts"), "it is there");
+        assert!(!must("/dev/own/log"), "what is the pod's goes with it");
+        assert!(!must("/tmp/log") && !must("/device/log"));
     }
 }

@@ -9,7 +9,9 @@ use tracing::warn;
 use waybill_core::{chain::Chain, env::merge::Environment, id::PodUid};
 use waybill_proto::cri::Mount;
 
-use super::{cgroup::Cgroups, image::Images, making::Making, memory::Health, plan};
+use super::{
+    cgroup::Cgroups, image::Images, making::Making, memory::Health, plan, sysctl::SysctlPolicy,
+};
 use crate::{
     Clock,
     cri::{Runtime, sandbox::Machine},
@@ -46,6 +48,7 @@ pub(crate) struct Surroundings {
     pub(crate) prober: Prober,
     pub(crate) writer: Writer,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) sysctls: SysctlPolicy,
 }
 
 impl Surroundings {
@@ -92,6 +95,13 @@ impl Surroundings {
     ) -> Result<Vec<Mount>, String> {
         let mounts = self.volumes.mounts(pod, container, environment).await;
         mounts.map_err(|error| text(&error))
+    }
+
+    /// What is left mounted goes with the pod.
+    pub(super) async fn release_mounts(&self, pod: &Pod, container: ContainerRef<'_>) {
+        if let Err(error) = self.volumes.release(pod, container).await {
+            warn!(container = container.name(), reason = text(&error), "a subPath is left mounted");
+        }
     }
 
     /// Room that a pod which will not run again has taken is needed for others.

@@ -69,6 +69,7 @@ fn workers_by(fake: &FakeRuntime, clock: crate::Clock) -> Workers {
         recorder,
         writer: Writer::new(None, &tasks, &stop),
         metrics: Arc::new(Metrics::new(FeatureGates::all_on())),
+        sysctls: SysctlPolicy::default(),
         runtime,
         directories,
         clock,

@@ -102,6 +102,7 @@ impl Worker {
                 continue;
             }
             self.memory.evicted.clone_from(&wanted.evicted);
+            self.memory.forbidden_sysctl = self.around.sysctls.refusal(wanted.pod.spec());
             let metadata = &wanted.pod.object().metadata;
             if generation != Some(metadata.generation) {
                 generation = Some(metadata.generation);

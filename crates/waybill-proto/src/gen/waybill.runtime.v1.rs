@@ -52,6 +52,25 @@ pub struct ListSessionsRequest {
 pub struct ListSessionsResponse {
     #[prost(message, repeated, tag = "1")]
     pub sessions: ::prost::alloc::vec::Vec<Session>,
+    /// Of every container that has not ended, whichever sessions were asked for.
+    #[prost(message, repeated, tag = "2")]
+    pub containers: ::prost::alloc::vec::Vec<ContainerCgroups>,
+}
+/// The cgroups of a container in the unified hierarchy, as the runtime made them, by the kernel's IDs. Who finds a
+/// process's cgroup, or one above it, among these IDs and those of sessions knows what the runtime started it for.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContainerCgroups {
+    #[prost(string, tag = "1")]
+    pub container_id: ::prost::alloc::string::String,
+    /// Its first process, as the machine counts; 0 if it was not started.
+    #[prost(int32, tag = "2")]
+    pub pid: i32,
+    /// Carries the limits and holds no process. 0 for a container of an older runtime.
+    #[prost(uint64, tag = "3")]
+    pub cgroup_id: u64,
+    /// The leaf of the container's own processes. 0 for a container of an older runtime.
+    #[prost(uint64, tag = "4")]
+    pub processes_cgroup_id: u64,
 }
 /// An exec or attach session. Its variables are named here, and their values are nowhere.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -76,11 +95,17 @@ pub struct Session {
     /// The audit ID of the request that asked for the session, where there is one.
     #[prost(string, tag = "8")]
     pub audit_id: ::prost::alloc::string::String,
+    /// The kernel's ID of the session's cgroup. 0 while the session is being started, and for one of an older runtime.
+    #[prost(uint64, tag = "9")]
+    pub cgroup_id: u64,
     #[prost(enumeration = "SessionKind", tag = "10")]
     pub kind: i32,
     /// Whether the client may write to the process; of attach only.
     #[prost(bool, tag = "11")]
     pub stdin: bool,
+    /// When that cgroup was made, in nanoseconds after boot: an older process did not begin in it.
+    #[prost(uint64, tag = "12")]
+    pub cgroup_made_at: u64,
 }
 /// What a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

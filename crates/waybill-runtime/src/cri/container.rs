@@ -18,7 +18,7 @@ use super::{
     record::{self, ContainerRecord, StartError},
     spec,
 };
-use crate::engine::{EngineError, State};
+use crate::engine::{EngineError, State, seconds};
 
 /// What cannot be killed within this time hangs in the kernel.
 const KILL_LIMIT: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ impl Cri {
         if !matches!(self.engine.state(&record.id), Ok(State::Running { .. })) {
             return Ok(());
         }
-        let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+        let grace = seconds(grace);
         if !grace.is_zero() {
             self.engine.signal(&record.id, record.stop_signal).await?;
             if timeout(grace, self.engine.wait(&record.id)).await.is_err() {

@@ -1,17 +1,12 @@
 //! How a container comes to be.
 
 use std::{
-    collections::BTreeSet,
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_change, mount_remount};
-use tracing::{info, warn};
-use waybill_core::{
-    chain::Chain,
-    env::{name::EnvName, name_list},
-};
+use tracing::info;
 use waybill_proto::cri::{
     ContainerConfig, ContainerEventType, CreateContainerRequest, NamespaceMode,
 };
@@ -21,7 +16,7 @@ use super::{
     error::{CriError, Result},
     files,
     record::{self, ContainerRecord, RecordedUser, SandboxRecord},
-    signals,
+    sensitive, signals,
     spec::{self, Plan, Rootfs},
     store::{Name, new_id},
     volumes,
@@ -30,9 +25,6 @@ use crate::{
     engine::{ContainerRequest, State, Stdio},
     image::Image,
 };
-
-/// Names in this annotation, with commas between, are shown nowhere (D9).
-const SENSITIVE: &str = "waybill.dev/sensitive-env";
 
 impl Cri {
     /// Makes a container whose first process waits for the start; a failure leaves nothing behind.
@@ -109,24 +101,20 @@ impl Cri {
                     target_pid,
                     machine: &cri.machine,
                 };
+                spec::check_destinations(&inside, &config.mounts)?;
                 volumes::make_host_paths(&config.mounts)?;
-                let mut spec = plan.spec()?;
+                let spec = plan.spec()?;
                 let env = plan.environment(variables)?;
                 let working_dir = plan.working_dir()?;
                 inside
                     .make_directory(&working_dir)
                     .map_err(CriError::io("make the working directory", &working_dir))?;
-                let volumes: BTreeSet<_> = config
-                    .mounts
-                    .iter()
-                    .map(|it| Path::new("/").join(&it.container_path))
-                    .collect();
-                let is_volume = |inside: &Path| volumes.contains(inside);
-                volumes::stage(&cri.container_dir(&id), &mut spec, is_volume)?;
-                let env_names = shown_names(&config, env.iter().map(|(name, _)| name));
+                let env_names = sensitive::shown_names(&config, env.iter().map(|(name, _)| name));
                 let stop_signal = stop_signal(&config, image_config.stop_signal().as_deref())?;
                 let resources = config.linux.as_ref().and_then(|it| it.resources.clone());
                 let seccomp = spec::seccomp_profile(&spec::security_context(&config))?;
+                sensitive::hide_words(&mut config);
+                let program_name = spec::program(&config, &image_config);
                 let stdio = Stdio {
                     stdin: config.stdin,
                     stdin_once: config.stdin_once,
@@ -147,7 +135,7 @@ impl Cri {
                     start_error: None,
                     config,
                 };
-                Ok((record, ContainerRequest { spec, env, stdio, seccomp }))
+                Ok((record, ContainerRequest { spec, env, stdio, seccomp, program_name }))
             })
             .await?;
         self.engine.create(&record.id, request).await?;
@@ -190,13 +178,6 @@ impl Cri {
             State::Created | State::Exited(_) => {
                 Err(CriError::state(format!("target container {:?} is not running", target.id)))
             }
-        }
-    }
-
-    /// Undoes what was made for a container that has no record.
-    pub(super) async fn clear_container(self: &Arc<Self>, id: &str) {
-        if let Err(error) = self.discard_container(id).await {
-            warn!(container = id, error = %Chain(&error), "parts of a failed container are left");
         }
     }
 
@@ -246,16 +227,6 @@ fn stop_signal(config: &ContainerConfig, image: Option<&str>) -> Result<i32> {
     }
 }
 
-/// Names that may be shown, in order.
-fn shown_names<'a>(
-    config: &ContainerConfig,
-    names: impl Iterator<Item = &'a EnvName>,
-) -> Vec<String> {
-    let hidden = config.annotations.get(SENSITIVE).map_or("", String::as_str);
-    let shown = names.filter(|name| !name_list::contains(hidden, name));
-    shown.map(ToString::to_string).collect()
-}
-
 /// By digest if the image has one; an imported image may have none.
 fn image_ref(image: &Image) -> String {
     image.digests.first().cloned().unwrap_or_else(|| image.id.to_string())
@@ -263,7 +234,6 @@ fn image_ref(image: &Image) -> String {
 
 #[cfg(test)]
 mod tests {
-    use waybill_core::env::name::NameRules;
     use waybill_proto::cri::Signal;
 
     use super::*;
@@ -289,17 +259,5 @@ mod tests {
         assert_eq!(stop_signal(&default, Some("SIGQUIT")).unwrap(), 3);
         assert_eq!(stop_signal(&default, None).unwrap(), 15);
         assert!(stop_signal(&default, Some("SIGFLY")).is_err());
-    }
-
-    /// D9
-    #[test]
-    fn names_marked_sensitive_are_not_shown() {
-        let config = ContainerConfig {
-            annotations: [(SENSITIVE.to_owned(), "TOKEN, KEY,a%2Cb".to_owned())].into(),
-            ..ContainerConfig::default()
-        };
-        let names = ["PATH", "TOKEN", "KEY", "KEYS", "a,b"]
-            .map(|name| EnvName::parse(name, NameRules::Kernel).unwrap());
-        assert_eq!(shown_names(&config, names.iter()), ["PATH", "KEYS"]);
     }
 }

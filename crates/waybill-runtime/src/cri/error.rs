@@ -159,6 +159,7 @@ fn engine_code(error: &EngineError) -> Code {
         | EngineError::Dial { .. }
         | EngineError::Create { .. }
         | EngineError::MonitorLost { .. }
+        | EngineError::NewerRecord { .. }
         | EngineError::Io { .. } => Code::Internal,
     }
 }

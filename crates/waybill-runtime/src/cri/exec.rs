@@ -23,7 +23,7 @@ use super::{
     Cri,
     error::{CriError, Result},
 };
-use crate::engine::{EngineError, ExecRequest, ExitCause, ProcessIo, Session};
+use crate::engine::{EngineError, ExecRequest, ExitCause, ProcessIo, Session, seconds};
 
 /// What one stream of ExecSync may bring; more is dropped (CVE-2022-1708).
 const OUTPUT_BYTES: usize = 16 << 20;
@@ -66,7 +66,7 @@ impl Cri {
         if limit == 0 {
             return collect(&container, session).await;
         }
-        match timeout(Duration::from_secs(limit), collect(&container, session)).await {
+        match timeout(seconds(request.timeout), collect(&container, session)).await {
             Ok(response) => response,
             Err(_) => {
                 process.kill().await?;

@@ -26,6 +26,9 @@ impl Cri {
         for id in half_made {
             self.clear_sandbox(&id).await;
         }
+        if let Err(error) = self.engine.finish_sandbox_removals().await {
+            warn!(error = %Chain(&error), "cgroups of sandboxes that were removed are left");
+        }
         let (sandboxes, containers) = (self.store.sandboxes().len(), self.store.containers().len());
         if sandboxes + containers > 0 {
             info!(sandboxes, containers, "continue with what was there");

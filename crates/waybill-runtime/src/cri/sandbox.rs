@@ -2,8 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use tracing::{info, warn};
-use waybill_core::chain::Chain;
+use tracing::info;
 use waybill_proto::cri::{
     ContainerEventType, NamespaceMode, PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata,
     PodSandboxStatusResponse, UpdatePodSandboxResourcesRequest,
@@ -236,21 +235,10 @@ impl Cri {
         Ok(())
     }
 
-    async fn unmake_sandbox(&self, id: &str) -> Result<()> {
+    pub(super) async fn unmake_sandbox(&self, id: &str) -> Result<()> {
         match self.engine.remove_sandbox(id).await {
             Ok(()) | Err(EngineError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Undoes what was made for a sandbox that has no record.
-    pub(super) async fn clear_sandbox(&self, id: &str) {
-        if let Err(error) = self.unmake_sandbox(id).await {
-            warn!(sandbox = id, error = %Chain(&error), "namespaces of a failed sandbox are left");
-        }
-        let directory = self.sandbox_dir(id);
-        if let Err(error) = self.blocking(move || files::remove(&directory)).await {
-            warn!(sandbox = id, error = %Chain(&error), "files of a failed sandbox are left");
         }
     }
 }

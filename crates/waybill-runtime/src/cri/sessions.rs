@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 use waybill_proto::runtime::{
-    ListSessionsRequest, ListSessionsResponse, Session, SessionKind, sessions_server::Sessions,
+    ContainerCgroups, ListSessionsRequest, ListSessionsResponse, Session, SessionKind,
+    sessions_server::Sessions,
 };
 
 use super::{Cri, convert};
-use crate::engine::{AttachRecord, SessionFilter, SessionRecord};
+use crate::engine::{self, AttachRecord, SessionFilter, SessionRecord};
 
 pub(crate) struct SessionService(pub(crate) Arc<Cri>);
 
@@ -29,7 +30,8 @@ impl Sessions for SessionService {
         let mut sessions: Vec<_> =
             exec.iter().map(session).chain(attach.iter().map(attach_session)).collect();
         sessions.sort_by_key(|session| session.started_at);
-        Ok(Response::new(ListSessionsResponse { sessions }))
+        let containers = self.0.engine.container_cgroups().into_iter().map(cgroups).collect();
+        Ok(Response::new(ListSessionsResponse { sessions, containers }))
     }
 }
 
@@ -43,8 +45,19 @@ fn session(record: &SessionRecord) -> Session {
         exit_code: record.exit.as_ref().map_or(0, |exit| exit.code),
         env_names: record.injected.iter().map(ToString::to_string).collect(),
         audit_id: record.audit_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        cgroup_id: record.cgroup_id,
         kind: SessionKind::Exec.into(),
         stdin: false,
+        cgroup_made_at: record.made_at,
+    }
+}
+
+fn cgroups(cgroups: engine::ContainerCgroups) -> ContainerCgroups {
+    ContainerCgroups {
+        container_id: cgroups.container,
+        pid: cgroups.pid,
+        cgroup_id: cgroups.cgroup_id,
+        processes_cgroup_id: cgroups.processes_id,
     }
 }
 

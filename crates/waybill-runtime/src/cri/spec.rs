@@ -30,11 +30,10 @@ use waybill_proto::{
 };
 
 pub(crate) use self::{
-    mounts::Shared,
+    mounts::{Shared, check_destinations},
     profiles::{check_sandbox, seccomp_profile},
     resources::{merge, resources},
     rootfs::Rootfs,
-    sharing::Sharing,
     user::{User, resolve},
 };
 use super::{
@@ -42,6 +41,11 @@ use super::{
     machine::Machine,
     record::SandboxRecord,
 };
+
+/// The program that a container of `config` runs, as `config` names it.
+pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig) -> Option<String> {
+    args::args(&config.command, &config.args, image).ok()?.into_iter().next()
+}
 
 /// Everything that a specification is made of.
 pub(crate) struct Plan<'a> {
@@ -189,7 +193,7 @@ impl Plan<'_> {
                 namespaces.push(join(LinuxNamespaceType::Pid, &path)?);
             }
         }
-        if self.machine.unified && !context.privileged {
+        if !context.privileged {
             namespaces.push(own(LinuxNamespaceType::Cgroup)?);
         }
         Ok(namespaces)

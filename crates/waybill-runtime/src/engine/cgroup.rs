@@ -1,4 +1,4 @@
-//! Control groups: those of containers and, below them, those of exec sessions.
+//! Control groups: those of containers and, below them, leaves for their processes and exec sessions (see `leaves`).
 //!
 //! A machine has one unified hierarchy (cgroup v2), and may have older ones (v1) beside it. A container
 //! has the same path in all of them. Which processes belong to a container or session is asked of the unified
@@ -6,6 +6,8 @@
 
 mod devices;
 mod hierarchies;
+mod leaves;
+mod mirror;
 mod session;
 mod stats;
 mod tree;
@@ -22,10 +24,11 @@ use libcgroups::common::{CgroupConfig, CgroupManager, ControllerOpt, create_cgro
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use rustix::fs::{Mode, OFlags};
 
-use self::tree::{is_populated, kill_below, remove_tree, wait_until_empty};
+use self::tree::{directories_below, is_populated, kill_below, remove_tree, wait_until_empty};
 pub(super) use self::{
     hierarchies::Hierarchies,
-    session::{SessionCgroup, kill_session},
+    leaves::{CgroupIds, Layout},
+    session::{SessionCgroup, SessionIdentity, kill_session},
 };
 use super::{MemoryStats, sys};
 
@@ -35,6 +38,7 @@ pub(super) struct Cgroup {
     hierarchies: Hierarchies,
     /// Below each hierarchy's root.
     path: PathBuf,
+    layout: Layout,
 }
 
 /// What keeps containers from devices that they were not given.
@@ -71,8 +75,16 @@ impl Cgroup {
     pub(super) fn new(hierarchies: &Hierarchies, path: &Path) -> Option<Self> {
         let relative = path.strip_prefix("/").ok()?;
         let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
-        (plain && relative.components().next().is_some())
-            .then(|| Self { hierarchies: hierarchies.clone(), path: relative.to_owned() })
+        (plain && relative.components().next().is_some()).then(|| Self {
+            hierarchies: hierarchies.clone(),
+            path: relative.to_owned(),
+            layout: Layout::Leaves,
+        })
+    }
+
+    /// The same, of a container whose processes lie as `layout` says.
+    pub(super) fn with_layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
     }
 
     /// Makes the cgroup in every hierarchy, parents included.
@@ -101,21 +113,17 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Opens the directory in the unified hierarchy, to fork into.
-    pub(super) fn open(&self) -> io::Result<OwnedFd> {
-        open_directory(&self.unified())
-    }
-
-    /// Opens, in each older hierarchy, the file to which a process writes "0" to enter.
+    /// Opens, in the leaf of each older hierarchy, the file to which a process writes "0" to enter.
     ///
     /// It is `tasks`, not `cgroup.procs`: a thread that moves itself does not wait until every processor has passed
     /// a quiet state, which costs about ten milliseconds. A process with one thread moves completely that way.
     pub(super) fn entrances(&self) -> io::Result<Vec<File>> {
+        let leaf = self.processes_path();
         self.hierarchies
             .legacy
             .iter()
             .map(|legacy| {
-                OpenOptions::new().write(true).open(legacy.mount.join(&self.path).join("tasks"))
+                OpenOptions::new().write(true).open(legacy.mount.join(&leaf).join("tasks"))
             })
             .collect()
     }
@@ -127,7 +135,7 @@ impl Cgroup {
 
     /// Has a program keep its processes from all devices but those that the rules allow.
     pub(super) fn guard_devices(&self, rules: &[LinuxDeviceCgroup]) -> io::Result<()> {
-        sys::guard_devices(self.open()?.as_fd(), &devices::program(rules))
+        sys::guard_devices(open_directory(&self.unified())?.as_fd(), &devices::program(rules))
     }
 
     /// Applies limits; what is not named stays as it is.
@@ -145,12 +153,6 @@ impl Cgroup {
             freezer_state: None,
         };
         manager.apply(&options).map_err(io::Error::other)
-    }
-
-    /// Its directory in each older hierarchy, and the name by which that is mounted.
-    pub(super) fn legacy_directories(&self) -> impl Iterator<Item = (&str, PathBuf)> {
-        let legacy = &self.hierarchies.legacy;
-        legacy.iter().filter_map(|one| Some((one.name()?, one.mount.join(&self.path))))
     }
 
     /// Kills every process in it and below it.
@@ -185,13 +187,15 @@ impl Cgroup {
         }
     }
 
-    /// How often the kernel killed a process of it for want of memory.
-    pub(super) fn oom_kills(&self) -> u64 {
-        let file = match self.hierarchies.legacy_with("memory") {
-            Some(root) => root.join(&self.path).join("memory.oom_control"),
-            None => self.unified().join("memory.events"),
+    /// Whether the kernel killed a process of it for want of memory. On v1 each cgroup counts for itself, as on v2 where it
+    /// is mounted so, and the process was in a leaf.
+    pub(super) fn ran_out_of_memory(&self) -> bool {
+        let (root, file) = match self.hierarchies.legacy_with("memory") {
+            Some(root) => (root, "memory.oom_control"),
+            None => (self.hierarchies.unified.as_path(), "memory.events"),
         };
-        stats::field(&file, "oom_kill").unwrap_or(0)
+        let all = directories_below(&root.join(&self.path)).unwrap_or_default();
+        all.iter().any(|it| stats::field(&it.join(file), "oom_kill").is_ok_and(|kills| kills > 0))
     }
 
     /// Processor time in nanoseconds, memory, number of processes and its limit.

@@ -75,6 +75,16 @@ pub(super) fn strings(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     block.split_inclusive(|&byte| byte == 0).filter_map(|string| string.strip_suffix(&[0]))
 }
 
+/// The first `count` strings of a block, and what follows them. `None` if there are fewer.
+pub(super) fn split(block: &[u8], count: usize) -> Option<(&[u8], &[u8])> {
+    let mut end = 0_usize;
+    for string in block.split_inclusive(|&byte| byte == 0).take(count) {
+        end = end.saturating_add(string.strip_suffix(&[0])?.len()).saturating_add(1);
+    }
+    let (first, rest) = block.split_at_checked(end)?;
+    (strings(first).count() == count).then_some((first, rest))
+}
+
 /// The value of a variable in a block.
 pub(super) fn value_of<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
     strings(block).find_map(|string| string.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
@@ -142,6 +152,16 @@ mod tests {
     fn nothing_is_expanded_and_nothing_asked_changes_nothing() {
         assert_eq!(merged("A=$(B)\0B=${A}\0", &[], &[]), "A=$(B)\0B=${A}\0");
         assert_eq!(merged("FOO=bar\0", &["BAZ=$FOO"], &[]), "FOO=bar\0BAZ=$FOO\0");
+    }
+
+    #[test]
+    fn a_block_is_split_after_its_first_strings() {
+        let block = b"ls\0\0A=1\0";
+        assert_eq!(split(block, 2), Some((&b"ls\0\0"[..], &b"A=1\0"[..])));
+        assert_eq!(split(block, 0), Some((&b""[..], &block[..])));
+        assert_eq!(split(block, 3), Some((&block[..], &b""[..])));
+        assert_eq!(split(block, 4), None);
+        assert_eq!(split(b"ls", 1), None);
     }
 
     #[test]

@@ -69,6 +69,12 @@ pub enum EngineError {
     /// The spawner died while it worked on this; another takes its place.
     #[error("the spawner process died; try again")]
     SpawnerLost,
+    /// A container was made by a newer runtime. It is left as it is.
+    #[error("{} was written by a newer runtime: run that one until its containers are gone", path.display())]
+    NewerRecord {
+        /// The record.
+        path: PathBuf,
+    },
     /// Nobody answers at a port of a sandbox.
     #[error("cannot connect to port {port} in sandbox {sandbox:?}")]
     Dial {

@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use serde::{Deserialize, Serialize};
 
-use super::{Exit, State, Stdio, settings::Settings};
+use super::{
+    Exit, State, Stdio, cgroup::SessionIdentity, settings::Settings, volume::Volume,
+};
 
 /// From the runtime to its spawner.
 #[derive(Debug, Deserialize, Serialize)]
@@ -15,6 +17,8 @@ pub(super) enum SpawnerRequest {
     Monitor { directory: PathBuf },
     /// Make and pin namespaces.
     Sandbox(SandboxPlan),
+    /// Hold the lock that comes along open for life.
+    Hold,
     /// Only answer.
     Ping,
 }
@@ -56,7 +60,7 @@ pub(super) struct Numbered {
 /// What a monitor is asked.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Request {
-    /// The block holds the environment.
+    /// The block holds the arguments, then the variables, each string ended by NUL.
     Create(Box<CreateRequest>),
     Start,
     Signal {
@@ -77,11 +81,13 @@ pub(super) struct CreateRequest {
     pub(super) resources: Option<LinuxResources>,
     /// What a program in the cgroup shall allow, where that is our part.
     pub(super) device_rules: Option<Vec<LinuxDeviceCgroup>>,
+    pub(super) volumes: Vec<Volume>,
     /// Where, for libcontainer, the container's own cgroups shall be put together.
     pub(super) cgroup_view: Option<PathBuf>,
     pub(super) stdio: Stdio,
     pub(super) settings: Settings,
-    /// The first argument.
+    pub(super) arguments: usize,
+    /// What errors call the program.
     pub(super) program: Vec<u8>,
     /// Whether the container's processes are in the machine's PID namespace.
     pub(super) machine_pids: bool,
@@ -140,6 +146,9 @@ pub(super) enum Reply {
     Session {
         pid: i32,
         started_at: SystemTime,
+        /// Monitors of older runtimes do not tell it.
+        #[serde(default)]
+        identity: SessionIdentity,
     },
     /// With standard input if it was asked for, standard output, standard error or the terminal.
     Attached {

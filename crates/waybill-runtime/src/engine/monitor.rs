@@ -16,6 +16,7 @@ mod seccomp;
 mod session;
 mod streams;
 mod view;
+mod volumes;
 
 use std::{
     io,

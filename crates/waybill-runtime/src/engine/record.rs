@@ -16,16 +16,25 @@ use waybill_core::{
     id::AuditId,
 };
 
-use super::{Exit, SessionRecord};
+use super::{
+    Exit, SessionRecord,
+    cgroup::{CgroupIds, Layout, SessionIdentity},
+};
 
 pub(super) const CONFIG: &str = "config.json";
 pub(super) const RECORD: &str = "record.json";
 pub(super) const EXIT: &str = "exit.json";
+/// Which cgroups a monitor made.
+pub(super) const CGROUPS: &str = "cgroups.json";
 pub(super) const MONITOR_SOCKET: &str = "monitor.sock";
 /// What the name of a file ends with that is not whole.
 pub(super) const HALF_WRITTEN: &str = ".new";
 /// From a container's run directory, where its monitor works.
 const SESSIONS_FROM_CONTAINER: &str = "../../sessions";
+
+/// The version of records of containers, of their cgroups and of sessions. Those without a number are 0: containers whose
+/// processes lie in no leaves (see [`Layout::Flat`]), and sessions whose cgroup is not known by its ID.
+pub(super) const VERSION: u32 = 1;
 
 /// A sandbox.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -37,6 +46,9 @@ pub(super) struct SandboxFile {
     pub(super) cgroup_parent: PathBuf,
     /// Cgroups that were made for it, topmost first.
     pub(super) made: Vec<PathBuf>,
+    /// Whether it was removed but for cgroups that containers still stand in.
+    #[serde(default)]
+    pub(super) removed: bool,
 }
 
 /// The process that holds a sandbox's PID namespace. Its start time tells it from one that got its number later.
@@ -49,14 +61,52 @@ pub(super) struct Holder {
 /// A container.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct ContainerFile {
+    #[serde(default)]
+    pub(super) version: u32,
     pub(super) cgroup: PathBuf,
     /// Cgroups above its own that were made for it, topmost first.
     pub(super) made: Vec<PathBuf>,
 }
 
+impl ContainerFile {
+    /// How its processes lie; `None` if only a newer runtime knows.
+    pub(super) fn layout(&self) -> Option<Layout> {
+        match self.version {
+            0 => Some(Layout::Flat),
+            VERSION => Some(Layout::Leaves),
+            _ => None,
+        }
+    }
+}
+
+/// The cgroups that a monitor made for its container, by their IDs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct CgroupsFile {
+    version: u32,
+    container: u64,
+    processes: u64,
+}
+
+impl CgroupsFile {
+    pub(super) fn of(ids: CgroupIds) -> Self {
+        let CgroupIds { container, processes } = ids;
+        Self { version: VERSION, container, processes }
+    }
+
+    /// `None` if a newer runtime wrote it, which may mean something else by them.
+    pub(super) fn ids(&self) -> Option<CgroupIds> {
+        let Self { version, container, processes } = *self;
+        (version == VERSION).then_some(CgroupIds { container, processes })
+    }
+}
+
 /// An exec session.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct SessionFile {
+    #[serde(default)]
+    pub(super) version: u32,
+    #[serde(default)]
+    pub(super) identity: SessionIdentity,
     pub(super) id: String,
     pub(super) container: String,
     pub(super) pid: i32,
@@ -88,6 +138,8 @@ impl SessionFile {
             container: self.container,
             pid: self.pid,
             started_at: self.started_at,
+            cgroup_id: self.identity.cgroup_id,
+            made_at: self.identity.made_at,
             exit: self.exit,
             audit_id: self.audit_id.and_then(|id| AuditId::parse(&id).ok()),
         }
@@ -164,6 +216,8 @@ mod tests {
         let name = |bytes: &[u8]| EnvName::parse_bytes(bytes, NameRules::Kernel).unwrap();
         let names = [name(b"A"), name(b"\xff"), name(b"A")];
         let file = SessionFile {
+            version: VERSION,
+            identity: SessionIdentity { cgroup_id: 7, made_at: 9 },
             id: "s".to_owned(),
             container: "c".to_owned(),
             pid: 1,
@@ -175,6 +229,20 @@ mod tests {
         let text = serde_json::to_string(&file).unwrap();
         let record = serde_json::from_str::<SessionFile>(&text).unwrap().into_record();
         assert_eq!(record.injected, [name(b"A"), name(b"\xff")]);
+        assert_eq!((record.cgroup_id, record.made_at), (7, 9));
+    }
+
+    /// D15
+    #[test]
+    fn a_container_of_an_older_runtime_has_no_leaves_and_one_of_a_newer_is_not_understood() {
+        let read = |text: &str| serde_json::from_str::<ContainerFile>(text).unwrap().layout();
+        assert_eq!(read(r#"{"cgroup":"/a","made":[]}"#), Some(Layout::Flat));
+        assert_eq!(read(r#"{"version":1,"cgroup":"/a","made":[]}"#), Some(Layout::Leaves));
+        assert_eq!(read(r#"{"version":2,"cgroup":"/a","made":[],"new":1}"#), None);
+        let session = r#"{"id":"s","container":"c","pid":1,"started_at":
+            {"secs_since_epoch":1,"nanos_since_epoch":0},"exit":null,"injected":[],"audit_id":null}"#;
+        let session = serde_json::from_str::<SessionFile>(session).unwrap().into_record();
+        assert_eq!((session.cgroup_id, session.made_at), (0, 0));
     }
 
     #[test]

@@ -10,16 +10,19 @@ use super::{
     EngineError, ExecRequest, Stdio,
     cgroup::{self, Cgroup, Hierarchies},
     settings::{self, Settings},
+    volume::{self, Volume},
 };
 
 /// A container that can be made.
 pub(super) struct Prepared {
-    /// For libcontainer: without environment, and without what we do ourselves.
+    /// For libcontainer: without environment and arguments, and without what we do ourselves.
     pub(super) spec: Spec,
     pub(super) settings: Settings,
-    pub(super) program: Vec<u8>,
+    /// Program and arguments. They may hold secrets, so they are in no file.
+    pub(super) arguments: Vec<Vec<u8>>,
     pub(super) cgroup: Cgroup,
     pub(super) resources: Option<LinuxResources>,
+    pub(super) volumes: Vec<Volume>,
     /// See `CreateRequest`.
     pub(super) cgroup_view: Option<PathBuf>,
     pub(super) machine_pids: bool,
@@ -42,6 +45,7 @@ pub(super) fn prepare(
         warnings
             .push(format!("this runtime does not have, and cannot give: {}", dropped.join(", ")));
     }
+    let volumes = volume::take_out(&mut spec);
     let cgroup_view = translate_cgroup_mount(&mut spec, hierarchies)?;
     // We make the cgroup and limit it ourselves.
     let resources = spec.linux_mut().as_mut().and_then(|linux| {
@@ -56,21 +60,36 @@ pub(super) fn prepare(
     if process.selinux_label().is_some() {
         return Err(invalid("SELinux labels are not supported"));
     }
-    let program = process
-        .args()
-        .as_ref()
-        .and_then(|arguments| arguments.first())
-        .ok_or_else(|| invalid("the container has no program to run"))?
-        .clone()
-        .into_bytes();
+    let arguments = process.args().clone().unwrap_or_default();
+    let arguments: Vec<_> = arguments.into_iter().map(String::into_bytes).collect();
+    if arguments.is_empty() {
+        return Err(invalid("the container has no program to run"));
+    }
+    if arguments.iter().any(|argument| argument.contains(&0)) {
+        return Err(invalid("an argument contains NUL"));
+    }
+    process.set_args(Some(vec![ARGUMENTS.to_owned()]));
     let settings = Settings::of(process);
     process.set_env(Some(Vec::new()));
     process.set_terminal(Some(stdio.tty));
     // libcontainer fails where the kernel refuses a lower score; the creator sets it instead.
     process.set_oom_score_adj(None);
     leave_last_steps_to_us(process);
-    Ok(Prepared { spec, settings, program, cgroup, resources, cgroup_view, machine_pids, warnings })
+    Ok(Prepared {
+        spec,
+        settings,
+        arguments,
+        cgroup,
+        resources,
+        volumes,
+        cgroup_view,
+        machine_pids,
+        warnings,
+    })
 }
+
+/// Stands for the arguments in `config.json`, where libcontainer wants some.
+const ARGUMENTS: &str = "in-memory";
 
 /// What `monitor::privileges` does, for first processes as for sessions.
 fn leave_last_steps_to_us(process: &mut Process) {
@@ -140,8 +159,10 @@ fn translate_cgroup_mount(
     Ok(Some(view))
 }
 
-/// Exists only in the mount namespace in which libcontainer runs.
+/// Both exist only in the mount namespace in which libcontainer runs: the cgroups that the container sees, and
+/// its volumes.
 const VIEW: &str = "/sys/fs/cgroup/container";
+pub(super) const STAGE: &str = "/sys/fs/cgroup/volumes";
 
 fn has_namespace(spec: &Spec, kind: LinuxNamespaceType) -> bool {
     let namespaces = spec.linux().as_ref().and_then(|linux| linux.namespaces().as_ref());

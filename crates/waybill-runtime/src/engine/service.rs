@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 use self::container::Entry;
 pub use self::exec::{Session, SessionProcess};
 use super::{
-    AttachRecord, AttachRequest, Attachment, ContainerRequest, EngineError, ExecRequest, Exit,
-    Kind, Namespaces, ProcessIo, SandboxRequest, SessionFilter, SessionRecord, Spawner, State,
-    Stats,
+    AttachRecord, AttachRequest, Attachment, ContainerCgroups, ContainerRequest, EngineError,
+    ExecRequest, Exit, Kind, Namespaces, ProcessIo, SandboxRequest, SessionFilter, SessionRecord,
+    Spawner, State, Stats,
     attach_sessions::AttachSessions,
     cgroup::{DeviceGuard, Hierarchies},
     clock,
@@ -65,13 +65,20 @@ impl Engine {
     /// Takes over what lives in `run_dir`: connects to the monitors of containers that are still there, and reads how
     /// the others ended. If `run_dir` is not on a tmpfs, one is mounted there.
     pub async fn new(spawner: Spawner, run_dir: PathBuf) -> Result<Arc<Self>> {
-        let (run_dir, hierarchies) = blocking(move || recover::prepare(&run_dir)).await?;
+        let spawner = Arc::new(spawner);
+        let ours = Arc::clone(&spawner);
+        let (run_dir, hierarchies) = blocking(move || {
+            let prepared = recover::prepare(&run_dir)?;
+            recover::take_over(&prepared.0, &ours)?;
+            Ok(prepared)
+        })
+        .await?;
         let engine = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             sessions: Sessions::new(run_dir.join("sessions")),
             attach_sessions: AttachSessions::new(run_dir.join(recover::ATTACH_SESSIONS)),
             run_dir,
-            spawner: Arc::new(spawner),
+            spawner,
             device_guard: DeviceGuard::of(&hierarchies),
             hierarchies,
             entries: Mutex::default(),
@@ -103,6 +110,11 @@ impl Engine {
     /// that containers still stand in go with a second call, after the last container.
     pub async fn remove_sandbox(&self, id: &str) -> Result<()> {
         self.unmake_sandbox(id).await
+    }
+
+    /// Removes what is left of sandboxes that were removed before their last container was.
+    pub async fn finish_sandbox_removals(&self) -> Result<()> {
+        self.finish_removals().await
     }
 
     /// Makes a container whose first process waits for [`Engine::start`].
@@ -247,6 +259,12 @@ impl Engine {
     /// Records of exec sessions, oldest first. Ended ones are kept for a while.
     pub fn sessions(&self, filter: &SessionFilter) -> Vec<SessionRecord> {
         self.sessions.list(filter)
+    }
+
+    /// The cgroups of every container that has not ended, as its monitor made them.
+    pub fn container_cgroups(&self) -> Vec<ContainerCgroups> {
+        let entries: Vec<_> = self.entries().values().map(Arc::clone).collect();
+        entries.iter().filter_map(|entry| entry.cgroups()).collect()
     }
 
     /// Records of attach sessions, oldest first. Ended ones are kept for a while.

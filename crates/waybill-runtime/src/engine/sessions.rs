@@ -11,7 +11,9 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    Exit, ExitCause, SessionFilter, SessionRecord, clock,
+    Exit, ExitCause, SessionFilter, SessionRecord,
+    cgroup::SessionIdentity,
+    clock,
     record::{self, SessionFile},
 };
 
@@ -87,10 +89,18 @@ impl Sessions {
     }
 
     /// Notes what became of a session that was about to run.
-    pub(super) fn started(&self, id: &str, pid: i32, started_at: SystemTime) {
+    pub(super) fn started(
+        &self,
+        id: &str,
+        pid: i32,
+        started_at: SystemTime,
+        identity: SessionIdentity,
+    ) {
         if let Some(known) = self.table().sessions.get_mut(id) {
             known.record.pid = pid;
             known.record.started_at = started_at;
+            known.record.cgroup_id = identity.cgroup_id;
+            known.record.made_at = identity.made_at;
         }
     }
 
@@ -182,6 +192,8 @@ mod tests {
             container: format!("c{}", id % 2),
             pid: 1,
             started_at: SystemTime::UNIX_EPOCH + Duration::from_secs(1),
+            cgroup_id: 0,
+            made_at: 0,
             exit: None,
             injected: Vec::new(),
             audit_id: None,

@@ -16,7 +16,7 @@ use std::{
     },
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Mutex, PoisonError, TryLockError},
+    sync::{Mutex, OnceLock, PoisonError, TryLockError},
     time::Duration,
 };
 
@@ -43,9 +43,17 @@ const FIRST_ANSWER: Duration = Duration::from_secs(30);
 /// A spawner that died is replaced when it is needed next, or when somebody asks whether it is there.
 #[derive(Debug)]
 pub struct Spawner {
+    origin: Origin,
+    current: Mutex<Process>,
+}
+
+/// What every process that serves is made with.
+#[derive(Debug)]
+struct Origin {
     /// On a read-only mount. Kept, so that a spawner that is started later is the same program, whatever was installed since.
     program: OwnedFd,
-    current: Mutex<Process>,
+    /// Held open by each of them, and by what they fork to make sandboxes, until its end.
+    lock: OnceLock<OwnedFd>,
 }
 
 /// One process that serves as a spawner.
@@ -64,8 +72,9 @@ impl Spawner {
     /// Starts another program as a spawner, whose `main` begins with [`Spawner::serve_if_asked`].
     pub fn start_program(program: &Path) -> io::Result<Self> {
         let program = sys::open_program_read_only(program)?;
-        let current = Mutex::new(Process::start(&program)?);
-        Ok(Self { program, current })
+        let origin = Origin { program, lock: OnceLock::new() };
+        let current = Mutex::new(Process::start(&origin)?);
+        Ok(Self { origin, current })
     }
 
     /// If this process was started as a spawner, serves as one until the runtime is gone, and ends. Otherwise
@@ -96,11 +105,20 @@ impl Spawner {
         }
     }
 
+    /// Has the spawner hold a lock for as long as it lives, and any that replaces it.
+    pub(super) fn hold(&self, lock: OwnedFd) -> io::Result<()> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.origin.lock.set(lock).is_err() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        current.hold_lock(&self.origin).or_else(|_| current.replace(&self.origin))
+    }
+
     /// Makes sure that there is a spawner; why there is none if one that died cannot be replaced.
     pub(super) fn check(&self) -> io::Result<()> {
         match self.current.try_lock() {
-            Ok(mut current) => current.revive(&self.program),
-            Err(TryLockError::Poisoned(current)) => current.into_inner().revive(&self.program),
+            Ok(mut current) => current.revive(&self.origin),
+            Err(TryLockError::Poisoned(current)) => current.into_inner().revive(&self.origin),
             // It is at work for somebody, who will notice.
             Err(TryLockError::WouldBlock) => Ok(()),
         }
@@ -109,20 +127,20 @@ impl Spawner {
     /// A request that a dying spawner may have begun to carry out is not repeated: its caller has to clear up first.
     fn ask(&self, request: &SpawnerRequest, fd: Option<UnixStream>) -> io::Result<SpawnerReply> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.revive(&self.program)?;
+        current.revive(&self.origin)?;
         let fds = || -> io::Result<Vec<OwnedFd>> {
             fd.iter().map(|fd| Ok(fd.try_clone()?.into())).collect()
         };
         let mut sent = current.send(request, fds()?);
         if sent.is_err() {
             // It died unnoticed, and nobody read the request.
-            current.replace(&self.program)?;
+            current.replace(&self.origin)?;
             sent = current.send(request, fds()?);
         }
         drop(fd);
         let answer = sent.and_then(|()| current.receive());
         if answer.is_err() {
-            let _ = current.replace(&self.program);
+            let _ = current.replace(&self.origin);
         }
         answer
     }
@@ -130,9 +148,9 @@ impl Spawner {
 
 impl Process {
     /// Starts one and waits for its first answer.
-    fn start(program: &OwnedFd) -> io::Result<Self> {
+    fn start(origin: &Origin) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
-        let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+        let child = Command::new(format!("/proc/self/fd/{}", origin.program.as_raw_fd()))
             .arg0(NAME)
             .env_clear()
             .stdin(OwnedFd::from(theirs))
@@ -143,23 +161,30 @@ impl Process {
         process.socket.set_read_timeout(Some(FIRST_ANSWER))?;
         let answer = process.send(&SpawnerRequest::Ping, Vec::new());
         let answer = answer.and_then(|()| process.receive());
+        let answer = answer.and_then(|_| process.hold_lock(origin));
         process.socket.set_read_timeout(None)?;
-        answer.inspect_err(|_| process.end()).map(|_| process)
+        answer.inspect_err(|_| process.end()).map(|()| process)
+    }
+
+    fn hold_lock(&self, origin: &Origin) -> io::Result<()> {
+        let Some(lock) = origin.lock.get() else { return Ok(()) };
+        self.send(&SpawnerRequest::Hold, vec![lock.try_clone()?])?;
+        self.receive().map(drop)
     }
 
     /// Replaces it if it has ended.
-    fn revive(&mut self, program: &OwnedFd) -> io::Result<()> {
+    fn revive(&mut self, origin: &Origin) -> io::Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(_) => self.replace(program),
+            Some(_) => self.replace(origin),
         }
     }
 
-    fn replace(&mut self, program: &OwnedFd) -> io::Result<()> {
+    fn replace(&mut self, origin: &Origin) -> io::Result<()> {
         self.end();
         let status = self.child.try_wait().ok().flatten();
         tracing::error!(?status, "the spawner process died and is started again");
-        *self = Self::start(program)?;
+        *self = Self::start(origin)?;
         Ok(())
     }
 
@@ -203,6 +228,7 @@ fn serve(socket: &OwnedFd) {
     sys::ignore_signal(libc::SIGINT);
     let _ = rustix::thread::set_name(c"waybill-spawner");
     let mut reader = Reader::default();
+    let mut held = Vec::new();
     loop {
         rest(socket);
         let Ok(Read::Frame(mut frame)) = reader.read(socket.as_fd()) else { break };
@@ -213,6 +239,10 @@ fn serve(socket: &OwnedFd) {
             },
             Ok(SpawnerRequest::Sandbox(plan)) => fork_sandbox(&plan),
             Ok(SpawnerRequest::Ping) => Ok(SpawnerReply::Done),
+            Ok(SpawnerRequest::Hold) => {
+                held.append(&mut frame.fds);
+                Ok(SpawnerReply::Done)
+            }
             Err(error) => Err(error),
         };
         let reply =

@@ -1,12 +1,13 @@
 //! Which images there are: the one file that says what counts in the store.
 //!
 //! A blob or layer that no image here leads to does not exist, whatever lies in the directories.
-//! The file is replaced as a whole, so that a crash leaves the old one or the new one.
+//! The file is replaced as a whole, so that a crash leaves the old one or the new one. Beside it lies a
+//! spare file that holds room for the next one: on a full disk images can still be removed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io::{ErrorKind, Write},
+    io::{self, ErrorKind, Write},
     path::Path,
 };
 
@@ -19,6 +20,9 @@ use super::{
 };
 
 const VERSION: u32 = 1;
+
+/// The spare file has at least this size.
+const SPARE: usize = 64 << 10;
 
 /// All that is known about images, but for what their blobs say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,15 +94,21 @@ impl Catalog {
 
     /// Writes the file so that it is on disk, whole, or as before.
     pub(super) fn save(&self, path: &Path) -> Result<()> {
+        let spare = path.with_extension("spare");
         let save = || {
-            let new = path.with_extension("new");
-            let mut file = File::create(&new)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            file.sync_all()?;
-            fs::rename(&new, path)?;
-            File::open(path.parent().unwrap_or(path))?.sync_all()
+            let text = serde_json::to_vec(self)?;
+            match replace(path, &text) {
+                Err(error) if is_full(&error) && spare.exists() => {
+                    fs::remove_file(&spare)?;
+                    replace(path, &text)?;
+                }
+                other => other?,
+            }
+            Ok::<_, io::Error>(text.len())
         };
-        save().doing(|| format!("writing {}", path.display()))
+        let size = save().doing(|| format!("writing {}", path.display()))?;
+        keep_spare(&spare, size.saturating_mul(2).max(SPARE));
+        Ok(())
     }
 
     /// Gives `id` a name, which any other image then loses. One that has no name any more is pinned no
@@ -168,6 +178,36 @@ impl Catalog {
     /// Every layer that an image needs.
     pub(super) fn needed_layers(&self) -> impl Iterator<Item = Digest> {
         self.images.values().flat_map(|record| record.layers.iter().map(|layer| layer.chain))
+    }
+}
+
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let write = || {
+        let mut file = File::create(&new)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        File::open(path.parent().unwrap_or(path))?.sync_all()
+    };
+    write().inspect_err(|_| {
+        // A part of it would only take room.
+        let _ = fs::remove_file(&new);
+    })
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Holds `size` bytes of the disk. Without room for that there is no spare until the next time.
+fn keep_spare(path: &Path, size: usize) {
+    if fs::metadata(path).is_ok_and(|found| found.len() >= size as u64) {
+        return;
+    }
+    let write = || File::create(path)?.write_all(&vec![0; size]);
+    if write().is_err() {
+        let _ = fs::remove_file(path);
     }
 }
 

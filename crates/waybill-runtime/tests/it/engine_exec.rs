@@ -216,7 +216,7 @@ async fn a_hostile_session_stays_in_its_cgroup() {
                  mount -t cgroup2 none /tmp; mount -o remount,rw /sys/fs/cgroup; \
                  grep ^0: /proc/self/cgroup";
     let mover = exec(&["/bin/sh", "-c", moves]);
-    let own = format!("0::/exec-{}\n", mover.session);
+    let own = format!("0::/../sessions/exec-{}\n", mover.session);
     let (text, _) = lab.exec("box", mover).await;
     assert!(text.starts_with(&own), "{text}");
     assert_eq!(processes_of(&cgroup).len(), 2);
@@ -253,7 +253,7 @@ async fn many_sessions_at_once_and_many_in_a_row_leave_no_trace() {
     eventually("descriptors are closed", || open() <= before).await;
     let container = unified().join(lab.cgroup.strip_prefix("/").unwrap()).join("box");
     let sessions = || {
-        let entries = fs::read_dir(&container).unwrap();
+        let entries = fs::read_dir(container.join("sessions")).unwrap();
         entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
     };
     eventually("cgroups are removed", || sessions() == 0).await;
@@ -263,7 +263,7 @@ async fn many_sessions_at_once_and_many_in_a_row_leave_no_trace() {
 
 fn session_cgroup(lab: &Lab, session: &str) -> std::path::PathBuf {
     let container = unified().join(lab.cgroup.strip_prefix("/").unwrap()).join("box");
-    container.join(format!("exec-{session}"))
+    container.join(format!("sessions/exec-{session}"))
 }
 
 fn processes_of(cgroup: &std::path::Path) -> Vec<i32> {

@@ -170,7 +170,7 @@ async fn runtimes_that_die_at_any_moment_leave_nothing() {
 async fn a_runtime_that_comes_back_during_a_start_hears_that_it_happened() {
     let Some(mut lab) = Lab::open().await else { return };
     lab.engine().create("box", lab.container("box", &["/bin/sleep", "1000"])).await.unwrap();
-    let cgroup = unified().join(lab.cgroup.strip_prefix("/").unwrap()).join("box");
+    let cgroup = unified().join(lab.cgroup.strip_prefix("/").unwrap()).join("box/processes");
     let processes = || fs::read_to_string(cgroup.join("cgroup.procs")).unwrap();
     eventually("who made it is gone", || processes().lines().count() == 1).await;
     let first = Pid::from_raw(processes().trim().parse().unwrap()).unwrap();
@@ -213,6 +213,24 @@ async fn half_written_records_of_the_dead_are_cleared_away() {
     assert!(!sandbox.exists());
     lab.run("box").await;
     fs::write(run.join("containers/box/exit.json.new"), "{").unwrap();
+    lab.kill_and_delete("box").await;
+    lab.close().await;
+}
+
+/// A runtime that came back found a sandbox that the spawner of the one before was still making: what that made afterwards, a
+/// process in a cgroup of its own, was left behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_that_comes_back_waits_until_the_spawner_before_it_is_gone() {
+    let Some(mut lab) = Lab::open().await else { return };
+    lab.stop_runtime();
+    // As a spawner that still lives.
+    let lock = fs::File::options().write(true).open(lab.run_dir().join("spawner.lock")).unwrap();
+    lock.lock().unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(300), lab.start_runtime());
+    assert!(early.await.is_err(), "it did not wait");
+    drop(lock);
+    lab.start_runtime().await;
+    lab.run("box").await;
     lab.kill_and_delete("box").await;
     lab.close().await;
 }

@@ -88,6 +88,7 @@ impl Lab {
             env: variables(&[("PATH", "/bin"), ("BASE", "line"), ("OVER", "container")]),
             stdio: Stdio { stdin: false, stdin_once: false, tty: false, log: Some(self.log(id)) },
             seccomp: SeccompProfile::RuntimeDefault,
+            program_name: None,
         }
     }
 

@@ -6,13 +6,16 @@ mod cri_attach;
 mod cri_container;
 mod cri_contract;
 mod cri_exec;
+mod cri_host_path;
 mod cri_images;
 mod cri_lab;
 mod cri_mount_target;
 mod cri_privilege;
 mod cri_restart;
 mod cri_sandbox;
+mod cri_sensitive;
 mod cri_unified;
+mod engine_cgroup;
 mod engine_container;
 mod engine_escape;
 mod engine_exec;
@@ -22,5 +25,6 @@ mod engine_seccomp;
 mod engine_spawner;
 mod lab;
 // Shared with tests of whole stacks, whose kit stands above this crate.
+#[expect(unreachable_pub, reason = "it is public in the test kit")]
 #[path = "../../../waybill-testkit/src/hostile.rs"]
 mod hostile;

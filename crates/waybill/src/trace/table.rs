@@ -93,6 +93,7 @@ fn cells(trace: &Trace) -> [String; HEADER.len()] {
     let user = match (&trace.caller, trace.kind) {
         (Some(caller), _) => user(caller),
         (None, _) if trace.audit_id.is_some() => "(not in the audit log)".to_owned(),
+        (None, TraceKind::Container) if !trace.moved.is_empty() => "(moved)".to_owned(),
         (None, TraceKind::Exec) => "(the node)".to_owned(),
         (None, TraceKind::Container) => "(the container)".to_owned(),
         (None, TraceKind::Attach | TraceKind::Debug) => UNKNOWN.to_owned(),
@@ -117,8 +118,13 @@ fn cells(trace: &Trace) -> [String; HEADER.len()] {
         state,
         command,
         plain(&trace.variables.join(",")),
-        trace.processes.iter().map(process).collect::<Vec<_>>().join(", "),
+        processes(trace),
     ]
+}
+
+fn processes(trace: &Trace) -> String {
+    let moved = trace.moved.iter().map(|it| format!("{} (moved)", process(&it.process)));
+    trace.processes.iter().map(process).chain(moved).collect::<Vec<_>>().join(", ")
 }
 
 fn second(time: Timestamp) -> String {
@@ -153,6 +159,8 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use waybill_trace::{MoveReason, MovedProcess};
+
     use super::*;
 
     fn trace() -> Trace {
@@ -177,8 +185,20 @@ mod tests {
             started: Timestamp::from_second(1_767_323_045).unwrap(),
             end: End::Running,
             processes: vec![LiveProcess { pid: 7, command: vec!["/bin/sh".to_owned()] }],
+            moved: Vec::new(),
             process: None,
         }
+    }
+
+    #[test]
+    fn a_moved_process_is_told_to_be_one_and_nobodys() {
+        let process = LiveProcess { pid: 8, command: vec!["/bin/sleep".to_owned()] };
+        let moved = MovedProcess { process, reason: MoveReason::OlderThanSession };
+        let here = Trace { moved: vec![moved], ..trace() };
+        assert!(all(&[here.clone()]).contains("7 sh, 8 sleep (moved)"));
+        let kind = TraceKind::Container;
+        let table = all(&[Trace { kind, audit_id: None, session: None, caller: None, ..here }]);
+        assert!(table.contains("(moved)") && !table.contains("(the container)"), "{table}");
     }
 
     /// Nobody is said to have started what they may have started.

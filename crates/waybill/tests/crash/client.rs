@@ -63,14 +63,32 @@ impl Client {
         path: &str,
         body: &str,
     ) -> Result<(u16, Value), hyper::Error> {
-        let (code, answer) = self.ask(method, path, body).await?;
+        let (code, answer) = self.ask(method, path, body, true).await?;
         let bytes = answer.collect().await?.to_bytes();
         Ok((code, serde_json::from_slice(&bytes).expect("an answer is JSON")))
     }
 
+    /// The same for an answer that is plain text.
+    pub(crate) async fn text(
+        &mut self,
+        method: &str,
+        path: &str,
+    ) -> Result<(u16, String), hyper::Error> {
+        let (code, answer) = self.ask(method, path, "", true).await?;
+        let bytes = answer.collect().await?.to_bytes();
+        Ok((code, String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Asks without saying who asks; returns the code.
+    pub(crate) async fn as_nobody(&mut self, path: &str) -> Result<u16, hyper::Error> {
+        let (code, answer) = self.ask("GET", path, "", false).await?;
+        answer.collect().await?;
+        Ok(code)
+    }
+
     /// Watches on this connection.
     pub(crate) async fn watch(mut self, path: &str) -> Result<Watch, hyper::Error> {
-        let (code, body) = self.ask("GET", path, "").await?;
+        let (code, body) = self.ask("GET", path, "", true).await?;
         assert_eq!(code, 200, "a watch begins with success");
         Ok(Watch { body, partial: Vec::new(), events: VecDeque::new(), _client: self })
     }
@@ -80,15 +98,19 @@ impl Client {
         method: &str,
         path: &str,
         body: &str,
+        credentials: bool,
     ) -> Result<(u16, Incoming), hyper::Error> {
         let content =
             if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, "localhost")
-            .header(header::CONTENT_TYPE, content)
-            .header(header::AUTHORIZATION, format!("Bearer {ADMIN_TOKEN}"))
+            .header(header::CONTENT_TYPE, content);
+        if credentials {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {ADMIN_TOKEN}"));
+        }
+        let request = request
             .body(Full::new(Bytes::from(body.to_owned())))
             .expect("method and path are well formed");
         self.sender.ready().await?;

@@ -8,6 +8,8 @@
 
 mod client;
 mod etcd;
+mod flood;
+mod full_disk;
 mod ledger;
 mod runtime;
 mod stack;

@@ -1,5 +1,7 @@
 //! Many users at once in one container, and every process of theirs is theirs.
 
+mod frame;
+
 use std::{collections::HashMap, fs, time::Duration};
 
 use futures_util::{StreamExt, TryStreamExt, stream};

@@ -108,6 +108,88 @@ fn containers_outlive_a_killed_stack_and_the_next_one_takes_them_over() {
     stack.stop();
 }
 
+/// After a restart, finished debug containers used to run again, and restart counts began at zero.
+#[test]
+fn what_ended_does_not_run_again_and_no_count_falls() {
+    let Some(mut stack) = Setup::new(BINARY).start() else { return };
+    let marks = stack.dir().join("marks");
+    std::fs::create_dir(&marks).unwrap();
+    stack
+        .kubectl()
+        .apply(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: counted}}, spec: {{
+            terminationGracePeriodSeconds: 1,
+            volumes: [{{name: marks, hostPath: {{path: '{}'}}}}],
+            containers: [
+              {{name: main, image: '{IMAGE}', command: [sh, -c, 'test -e /tmp/x/once || {{ touch /tmp/x/once; exit 1; }}; sleep 3600'],
+                volumeMounts: [{{name: marks, mountPath: /tmp/x}}]}},
+              {{name: other, image: '{IMAGE}', command: [sleep, '3600'],
+                volumeMounts: [{{name: marks, mountPath: /marks}}]}}]}}}}",
+            marks.display()
+        ))
+        .succeeds();
+    let count = "get pod counted -o jsonpath={.status.containerStatuses[0].restartCount}";
+    stack.kubectl().eventually(count, "1");
+    stack.kubectl().wait_until_ready("counted");
+    let debug = format!("debug counted --image {IMAGE} --container finished -- true");
+    stack.kubectl().line(&debug).succeeds();
+    let ended = "get pod counted -o jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.exitCode}";
+    stack.kubectl().eventually(ended, "0");
+    let id = "get pod counted -o jsonpath={.status.ephemeralContainerStatuses[0].containerID}";
+    let first = stack.kubectl().line(id).succeeds().stdout.clone();
+    let restarts = |stack: &Stack| {
+        stack.kubectl().line(count).succeeds().stdout.trim().parse::<u32>().unwrap()
+    };
+    for round in 0..2 {
+        let before = restarts(&stack);
+        if round == 0 {
+            stack.kill();
+        } else {
+            assert!(stack.end().success());
+        }
+        stack.restart();
+        let running =
+            "get pod counted -o jsonpath={.status.phase}/{.status.containerStatuses[*].ready}";
+        stack.kubectl().eventually(running, "Running/true true");
+        assert!(restarts(&stack) >= before, "{} after {before}", restarts(&stack));
+        stack.kubectl().line(ended).prints("0");
+        assert_eq!(stack.kubectl().line(id).succeeds().stdout, first, "it ran once");
+    }
+    stack.kubectl().line("delete pod counted").succeeds();
+    stack.stop();
+}
+
+/// A grace period near 2^63 used to end the worker of the pod: the pod ignored deletes, and with `--force`
+/// its container outlived it.
+#[test]
+fn a_pod_can_be_deleted_whatever_its_grace_period_is() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let graces = ["0", "1", "9223372036854775807", "9223372036854000000"];
+    for (at, grace) in graces.iter().enumerate() {
+        for (how, delete) in [("plain", ""), ("force", "--force --grace-period=0")] {
+            let name = format!("grace-{at}-{how}");
+            stack
+                .kubectl()
+                .apply(&format!(
+                    "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{
+                    terminationGracePeriodSeconds: {grace},
+                    containers: [{{name: main, image: '{IMAGE}',
+                      command: [sh, -c, 'trap exit TERM; while true; do sleep 0.1; done']}}]}}}}"
+                ))
+                .succeeds();
+            stack.kubectl().wait_until_ready(&name);
+            stack.kubectl().line(&format!("delete pod {name} {delete}")).succeeds();
+        }
+    }
+    // Also asked for when it is deleted, and shortened afterwards.
+    start_sleeper(&stack);
+    let huge = "--grace-period=9223372036854775807 --wait=false";
+    stack.kubectl().line(&format!("delete pod {SLEEPER} {huge}")).succeeds();
+    stack.kubectl().line(&format!("delete pod {SLEEPER} --grace-period=1")).succeeds();
+    // Looks for processes, mounts and cgroups that are left.
+    stack.stop();
+}
+
 /// Within the minute in which kubelets do it.
 #[test]
 fn a_volume_follows_its_object() {

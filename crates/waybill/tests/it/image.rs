@@ -3,10 +3,12 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
 use waybill_runtime::image::build::ImageBuilder;
+use waybill_testkit::disk::SmallDisk;
 
 use crate::run::{Dir, Ran};
 
@@ -24,10 +26,16 @@ impl Runtime {
             return None;
         }
         let directory = Dir::new();
+        let state = directory.path("state");
+        Some(Self::start_in(directory, &state))
+    }
+
+    /// With its state in `state` and the rest in `directory`.
+    fn start_in(directory: Dir, state: &Path) -> Self {
         let socket = format!("unix://{}", directory.path("socket").display());
         let mut child = Command::new(env!("CARGO_BIN_EXE_waybill"))
             .args(["runtime", "--listen", &socket, "--state-dir"])
-            .arg(directory.path("state"))
+            .arg(state)
             .arg("--run-dir")
             .arg(directory.path("run"))
             .stdin(Stdio::null())
@@ -39,7 +47,7 @@ impl Runtime {
         let output = child.stdout.take().expect("stdout is piped");
         BufReader::new(output).read_line(&mut line).expect("the runtime says that it serves");
         assert_eq!(line, format!("serving on {socket}\n"));
-        Some(Self { directory, child })
+        Self { directory, child }
     }
 
     fn image(&self, arguments: &[&str]) -> Ran {
@@ -105,6 +113,23 @@ fn an_image_comes_is_listed_leaves_and_comes_back() {
     untar.arg("-xf").arg(runtime.directory.path("copy.tar")).arg("-C").arg(&layout);
     assert!(untar.status().expect("tar starts").success());
     assert_eq!(text(&runtime.image(&["import", "layout"])), imported);
+}
+
+/// The hole: who wanted to make room could not, for want of room.
+#[test]
+fn an_image_can_be_removed_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount(16) else { return };
+    let runtime = Runtime::start_in(Dir::new(), &disk.path().join("state"));
+    for name in ["tool:1", "other:1"] {
+        text(&runtime.image_with_input(&["import", "-"], &archive(name, &name.repeat(50_000))));
+    }
+    disk.fill();
+    let refused = runtime.image_with_input(&["import", "-"], &archive("third:1", "three"));
+    assert_eq!(refused.code, 1, "the disk is full: {refused:?}");
+    runtime.image(&["rm", "tool:1"]).succeeds("tool:1\n");
+    runtime.image(&["rm", "other:1"]).succeeds("other:1\n");
+    text(&runtime.image_with_input(&["import", "-"], &archive("third:1", "three")));
+    drop(runtime);
 }
 
 #[test]

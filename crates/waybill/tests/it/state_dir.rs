@@ -35,7 +35,7 @@ const ROLES: &[&[&str]] = &[
 /// Runs every role on what `plant` prepared; all must refuse it with these words, and write nothing.
 fn refuse(plant: impl Fn(&Dir), words: &str) {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        waybill_testkit::skip("root", "run the tests as root");
+        waybill_testkit::skip::skip("root", "run the tests as root");
         return;
     }
     for role in ROLES {

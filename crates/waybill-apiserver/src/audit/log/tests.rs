@@ -61,7 +61,7 @@ impl Sink for Memory {
         Ok(())
     }
 
-    fn reopen(&mut self) -> io::Result<()> {
+    fn reopen(&mut self, _now: Timestamp) -> io::Result<()> {
         self.calls.lock().unwrap().push("reopen");
         Ok(())
     }
@@ -76,7 +76,7 @@ fn start(sink: Memory, options: LogOptions) -> (AuditLog, AuditMetrics) {
     (AuditLog::start(sink, options, metrics.clone(), clock()).unwrap(), metrics)
 }
 
-fn event(uri: &str) -> Event {
+pub(crate) fn event(uri: &str) -> Event {
     let now = MicroTime(Timestamp::UNIX_EPOCH);
     Event {
         kind: EventKind::Event,
@@ -171,21 +171,23 @@ async fn places_come_back_when_events_are_written_or_never_come() {
     assert_eq!(metrics.errors.get(), 0);
 }
 
-fn full() -> io::Result<()> {
-    Err(io::Error::from(io::ErrorKind::StorageFull))
+/// A log whose disk takes nothing at first.
+fn on_a_full_disk() -> (AuditLog, Memory, AuditMetrics) {
+    let sink = Memory::default();
+    sink.full.store(true, Ordering::Relaxed);
+    let (log, metrics) = start(sink.clone(), LogOptions::default());
+    (log, sink, metrics)
 }
 
 /// The hole: on a full disk events were lost until a restart, and nobody was told.
 #[tokio::test]
 async fn what_a_full_disk_does_not_take_is_told_and_written_when_it_does() {
-    let (sink, turns) = Memory::gated();
-    let (log, metrics) = start(sink.clone(), LogOptions::default());
-    turns.send(full()).unwrap();
+    let (log, sink, metrics) = on_a_full_disk();
     let written = log.reserve(1).await.ok().unwrap().put(&event("/late"), Urgency::Awaited);
     let error = log.wait(written).await.unwrap_err();
     assert_eq!(log.trouble(), Some(error.to_string()));
     assert_eq!(metrics.failing.get(), 1);
-    drop(turns);
+    sink.full.store(false, Ordering::Relaxed);
     let written = log.reserve(1).await.ok().unwrap().put(&event("/next"), Urgency::Awaited);
     log.wait(written).await.unwrap();
     assert_eq!(uris(&sink), ["/late", "/next"]);
@@ -195,12 +197,10 @@ async fn what_a_full_disk_does_not_take_is_told_and_written_when_it_does() {
 
 #[tokio::test]
 async fn the_log_heals_without_another_event() {
-    let (sink, turns) = Memory::gated();
-    let (log, _) = start(sink.clone(), LogOptions::default());
-    turns.send(full()).unwrap();
+    let (log, sink, _) = on_a_full_disk();
     let written = log.reserve(1).await.ok().unwrap().put(&event("/late"), Urgency::Awaited);
     log.wait(written).await.unwrap_err();
-    drop(turns);
+    sink.full.store(false, Ordering::Relaxed);
     let healed = async {
         while log.trouble().is_some() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -212,20 +212,19 @@ async fn the_log_heals_without_another_event() {
 
 #[tokio::test]
 async fn what_is_too_much_to_keep_is_lost_and_the_log_itself_tells() {
-    let (sink, turns) = Memory::gated();
-    let (log, metrics) = start(sink.clone(), LogOptions::default());
+    let (log, sink, metrics) = on_a_full_disk();
     let long = "x".repeat(5 << 20);
     for uri in ["/kept", &long, &long, "/small"] {
-        turns.send(full()).unwrap();
         let written = log.reserve(1).await.ok().unwrap().put(&event(uri), Urgency::Awaited);
         log.wait(written).await.unwrap_err();
     }
     assert_eq!(metrics.errors.get(), 1);
-    drop(turns);
+    sink.full.store(false, Ordering::Relaxed);
     let written = log.reserve(1).await.ok().unwrap().put(&event("/next"), Urgency::Awaited);
     log.wait(written).await.unwrap();
     let events = sink.events();
-    assert_eq!(uris(&sink), ["/kept", &long, "/small", "", "/next"]);
+    let lengths: Vec<_> = events.iter().map(|event| event.request_uri.len()).collect();
+    assert_eq!(lengths, [5, 5 << 20, 6, 0, 5]);
     assert_eq!(events[3].annotations["audit.waybill.dev/events"], "1");
 }
 

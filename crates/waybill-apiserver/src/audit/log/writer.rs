@@ -69,7 +69,7 @@ impl<S: Sink> Writer<S> {
             if self.troubled || !batch.is_empty() {
                 self.write(batch);
             }
-            if reopen && let Err(error) = self.sink.reopen() {
+            if reopen && let Err(error) = self.sink.reopen((self.shared.clock)()) {
                 tracing::error!(error = &error as &dyn Error, "cannot reopen the audit log");
             }
             if stop {

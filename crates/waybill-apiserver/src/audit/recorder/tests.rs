@@ -1,9 +1,6 @@
 //! One record per request, whatever becomes of the request.
 
-use std::{
-    panic,
-    sync::atomic::{AtomicI64, Ordering},
-};
+use std::panic;
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -19,6 +16,8 @@ use crate::{
 
 struct Fixture {
     sink: Memory,
+    /// What strangers cause.
+    strangers: Memory,
     recorder: Recorder,
     metrics: AuditMetrics,
 }
@@ -32,10 +31,24 @@ fn fixture(policy: &str, options: LogOptions) -> Fixture {
     let metrics = AuditMetrics::default();
     // The log's own clock must not disturb the recorder's.
     let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
-    let log = AuditLog::start(sink.clone(), options, metrics.clone(), still).unwrap();
+    let strangers = Memory::default();
+    let logs = logs(&sink, &strangers, options, &metrics, &still);
     let policy = Policy::parse(&format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{policy}"));
-    let recorder = Recorder::new(policy.unwrap(), Arc::new(log), OnFailure::Allow, clock);
-    Fixture { sink, recorder, metrics }
+    let recorder = Recorder::new(policy.unwrap(), logs, OnFailure::Allow, clock);
+    Fixture { sink, strangers, recorder, metrics }
+}
+
+fn logs(
+    users: &Memory,
+    strangers: &Memory,
+    options: LogOptions,
+    metrics: &AuditMetrics,
+    clock: &Clock,
+) -> Logs {
+    let start = |sink: &Memory| {
+        AuditLog::start(sink.clone(), options, metrics.clone(), Arc::clone(clock)).unwrap()
+    };
+    Logs::new(start(users), start(strangers))
 }
 
 fn level(level: &str) -> Fixture {
@@ -166,12 +179,17 @@ async fn an_acknowledged_change_is_written_before_its_answer() {
 #[tokio::test]
 async fn many_requests_at_once_share_a_file_that_rotates() {
     let directory = tempfile::TempDir::new().unwrap();
-    let rotation = Rotation { max_bytes: 4096, max_backups: None, max_age: None };
-    let file = RotatingFile::open(&directory.path().join("audit.log"), rotation).unwrap();
+    let rotation = Rotation { max_bytes: 4096, max_backups: None, ..Rotation::default() };
+    let path = directory.path().join("audit.log");
+    let file = RotatingFile::open(&path, rotation, Timestamp::UNIX_EPOCH).unwrap();
     let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
     let options = LogOptions { places: 8, durability: Durability::Disk, ..LogOptions::default() };
     let log = AuditLog::start(file, options, AuditMetrics::default(), Arc::clone(&still)).unwrap();
-    let recorder = Recorder::new(Policy::built_in(), Arc::new(log), OnFailure::Allow, still);
+    let metrics = AuditMetrics::default();
+    let strangers =
+        AuditLog::start(Memory::default(), options, metrics, Arc::clone(&still)).unwrap();
+    let logs = Logs::new(log, strangers);
+    let recorder = Recorder::new(Policy::built_in(), logs, OnFailure::Allow, still);
     let (user, action) = (jane(), action("create", "pods", ""));
     let request = |_| async {
         let id = mint_id();
@@ -302,19 +320,35 @@ fn on_a_full_disk(on_failure: OnFailure) -> Fixture {
     sink.full.store(true, Ordering::Relaxed);
     let metrics = AuditMetrics::default();
     let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
-    let (options, clock) = (LogOptions::default(), Arc::clone(&still));
-    let log = AuditLog::start(sink.clone(), options, metrics.clone(), clock).unwrap();
-    let recorder = Recorder::new(Policy::built_in(), Arc::new(log), on_failure, still);
-    Fixture { sink, recorder, metrics }
+    let strangers = Memory::default();
+    let logs = logs(&sink, &strangers, LogOptions::default(), &metrics, &still);
+    let recorder = Recorder::new(Policy::built_in(), logs, on_failure, still);
+    Fixture { sink, strangers, recorder, metrics }
 }
 
+/// Begins a request that is allowed.
 async fn try_to_begin(
     fixture: &Fixture,
     action: &Action,
 ) -> Result<RequestAudit, AuditUnavailable> {
+    let mut audit = begin_as(fixture, &jane(), action).await?;
+    match audit.allowed().await {
+        Ok(()) => Ok(audit),
+        Err(error) => {
+            let _ = audit.complete(ResponseStatus::code(503)).await;
+            Err(error)
+        }
+    }
+}
+
+async fn begin_as(
+    fixture: &Fixture,
+    user: &User,
+    action: &Action,
+) -> Result<RequestAudit, AuditUnavailable> {
     let facts = RequestFacts {
         id: mint_id(),
-        user: &jane(),
+        user,
         impersonated: None,
         action,
         uri: URI,
@@ -323,6 +357,87 @@ async fn try_to_begin(
         lifetime: Lifetime::Short,
     };
     fixture.recorder.begin(facts).await
+}
+
+fn anonymous() -> User {
+    User {
+        name: "system:anonymous".to_owned(),
+        groups: vec![UNAUTHENTICATED_GROUP.to_owned()],
+        ..User::default()
+    }
+}
+
+/// A recorder whose clock stands still, with the policy that most people use.
+fn standing_still() -> Fixture {
+    let fixture = on_a_full_disk(OnFailure::Allow);
+    fixture.sink.full.store(false, Ordering::Relaxed);
+    fixture
+}
+
+/// The hole: strangers pushed the records of users out of the log.
+#[tokio::test]
+async fn what_strangers_cause_goes_to_a_log_of_its_own_and_has_a_limit() {
+    let fixture = standing_still();
+    let get = action("get", "pods", "");
+    for _ in 0..2_000 {
+        for user in [User::default(), anonymous()] {
+            let audit = begin_as(&fixture, &user, &get).await.unwrap();
+            audit.complete(ResponseStatus::code(401)).await.unwrap();
+        }
+    }
+    begin(&fixture, &get, Lifetime::Short).await.complete(ResponseStatus::code(200)).await.unwrap();
+    let (users, strangers) = (fixture.sink.clone(), fixture.strangers.clone());
+    let left_out = fixture.metrics.left_out.get();
+    drop(fixture);
+    assert!(users.events().iter().all(|event| event.user.username == "jane"));
+    assert!(left_out > 0);
+    let told = |events: &[Event]| -> u64 {
+        let key = "audit.waybill.dev/events";
+        events.iter().filter_map(|event| event.annotations.get(key)?.parse::<u64>().ok()).sum()
+    };
+    let strangers = strangers.events();
+    assert_eq!(told(&strangers), left_out);
+    let ends = strangers
+        .iter()
+        .filter(|event| event.stage == Stage::ResponseComplete && event.verb == "get");
+    assert_eq!(ends.count() as u64 + left_out, 4_000);
+}
+
+/// What may have an effect is never left out: it is refused.
+#[tokio::test]
+async fn a_stranger_beyond_the_limit_may_change_nothing() {
+    let fixture = standing_still();
+    let (get, exec) = (action("get", "pods", ""), action("get", "pods", "exec"));
+    for _ in 0..1_000 {
+        begin_as(&fixture, &anonymous(), &get).await.unwrap();
+    }
+    assert!(begin_as(&fixture, &anonymous(), &get).await.is_ok());
+    assert!(begin_as(&fixture, &anonymous(), &exec).await.is_err());
+    assert!(begin_as(&fixture, &User::default(), &exec).await.is_ok(), "it is refused anyway");
+    assert!(begin_as(&fixture, &jane(), &exec).await.is_ok());
+}
+
+/// A user without rights can flood, too: what is refused has a limit for each user.
+#[tokio::test]
+async fn refusals_of_one_user_have_a_limit_and_sessions_of_others_are_recorded() {
+    let fixture = standing_still();
+    let mallory = User { name: "mallory".to_owned(), ..User::default() };
+    let exec = action("get", "pods", "exec");
+    for _ in 0..3_000 {
+        let audit = begin_as(&fixture, &mallory, &exec).await.unwrap();
+        audit.complete(ResponseStatus::code(403)).await.unwrap();
+    }
+    let mut audit = begin_as(&fixture, &jane(), &exec).await.unwrap();
+    audit.allowed().await.unwrap();
+    audit.complete(ResponseStatus::code(101)).await.unwrap();
+    let (sink, left_out) = (fixture.sink.clone(), fixture.metrics.left_out.get());
+    drop(fixture);
+    assert!(left_out > 0, "the limit is never reached");
+    let events = sink.events();
+    let of = |name: &str| events.iter().filter(|event| event.user.username == name).count();
+    assert_eq!((of("mallory") as u64 + left_out, of("jane")), (3_000, 2));
+    let notice = events.iter().find(|event| event.verb == "notice").unwrap();
+    assert_eq!(notice.annotations["audit.waybill.dev/user"], "mallory");
 }
 
 /// The hole: with a full disk sessions went on, unrecorded.
@@ -362,16 +477,9 @@ async fn everything_is_refused_that_cannot_be_recorded_if_told_so() {
 async fn a_session_is_on_record_when_it_begins_whatever_the_policy_leaves_out() {
     let policy = "omitStages: [RequestReceived]\nrules: [{level: Metadata}]";
     let fixture = fixture(policy, LogOptions::default());
-    let _audit = begin(&fixture, &action("get", "pods", "exec"), Lifetime::LongRunning).await;
+    let mut audit = begin(&fixture, &action("get", "pods", "exec"), Lifetime::LongRunning).await;
+    assert!(fixture.sink.events().is_empty());
+    audit.allowed().await.unwrap();
     let stages: Vec<_> = fixture.sink.events().iter().map(|event| event.stage).collect();
     assert_eq!(stages, [Stage::RequestReceived]);
-}
-
-#[test]
-fn long_user_agents_are_cut() {
-    assert_eq!(shorten(&"é".repeat(512)).len(), 1024);
-    assert_eq!(
-        shorten(&format!("x{}", "é".repeat(600))),
-        format!("x{}...TRUNCATED", "é".repeat(511))
-    );
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 use tokio_rustls::TlsAcceptor;
 
-use super::{super::renew_now, TestServer};
+use super::{super::certificates::renew_now, TestServer};
 use crate::pki::{NodeFiles, NodeIdentity, issue_node};
 
 /// A node that tells what its caller showed.

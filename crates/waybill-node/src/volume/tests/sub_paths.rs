@@ -44,6 +44,12 @@ async fn a_sub_path_is_a_mount_of_its_own() {
     fs::write(inside.join("file"), "x").unwrap();
     assert_eq!(read(target.join("file")), "x");
 
+    // It is there until the container has it: whoever deletes the state directory must not find it.
+    fixture.volumes.release(&pod, pod.container("app").unwrap()).await.unwrap();
+    assert!(!target.join("file").exists());
+    fixture.volumes.release(&pod, pod.container("app").unwrap()).await.unwrap();
+    assert_eq!(read(inside.join("file")), "x");
+
     // A file is mounted on a file, over what was mounted before.
     let file = with_mount(json!({"subPath": "a/b/file"}), json!({"emptyDir": {}}));
     fixture.mounts(&file).await.unwrap();

@@ -452,6 +452,14 @@ fn what_the_api_server_remembers_as_ended_never_runs_again() {
 }
 
 #[test]
+fn a_pod_with_a_forbidden_sysctl_never_starts() {
+    let pod = pod(json!({ "containers": containers(&["a"]) }));
+    let mut memory = healthy();
+    memory.forbidden_sysctl = Some("no".into());
+    check_at(&pod, &memory, 70, "", "finish SysctlForbidden");
+}
+
+#[test]
 fn an_evicted_pod_does_not_go_on() {
     let pod = pod(json!({ "containers": containers(&["a"]) }));
     let mut memory = healthy();

@@ -8,11 +8,13 @@ use std::{
 use oci_spec::runtime::{Mount, MountBuilder};
 use waybill_proto::cri::{self, MountPropagation};
 
-use super::sharing::Sharing;
+use super::{rootfs::Rootfs, sharing::Sharing};
 use crate::cri::{
     error::{CriError, Result},
     machine::Machine,
 };
+
+const DEV: &str = "/dev";
 
 /// Mounts in the order in which they are made, and how the root passes them on.
 #[derive(Debug)]
@@ -52,8 +54,12 @@ pub(super) fn mounts(request: &Request<'_>, machine: &Machine) -> Result<Mounts>
     }
     let mut all = system(request.privileged)?;
     all.extend(of_the_sandbox(request.shared, request.read_only_root)?);
-    // The request's own mount of a place takes the place of ours.
-    all.retain(|mount| volumes.iter().all(|other| other.destination() != mount.destination()));
+    // The request's own mount of a place takes the place of ours. One on `/dev` comes over it: libcontainer
+    // makes devices there, and must not do so in a volume.
+    all.retain(|mount| {
+        mount.destination() == Path::new(DEV)
+            || volumes.iter().all(|other| other.destination() != mount.destination())
+    });
     // What lies deeper comes later, or it would be hidden.
     volumes.sort_by_key(|mount| mount.destination().components().count());
     all.extend(volumes);
@@ -128,6 +134,49 @@ fn volume(mount_request: &cri::Mount, sharing: &Sharing, machine: &Machine) -> R
         (false, false) => "rw",
     };
     mount(Path::new("/").join(inside), "bind", source, &["rbind", propagation, access])
+}
+
+/// Refuses mounts below `/proc`, and other things than a `/proc` at `/proc`, as runc does: we and others believe what is written there,
+/// and what is written to `/proc/self/attr` must take effect. Links of the image are followed.
+pub(crate) fn check_destinations(rootfs: &Rootfs, mounts: &[cri::Mount]) -> Result<()> {
+    for mount in mounts {
+        let inside = Path::new("/").join(&mount.container_path);
+        let reached = rootfs
+            .resolve(&inside)
+            .map_err(CriError::io("follow the container path of a mount", &inside))?;
+        let Ok(below) = reached.strip_prefix("/proc") else { continue };
+        let allowed = match below.to_str() {
+            Some("") => is_proc(&mount.host_path),
+            below => below.is_some_and(|below| EMULATED.contains(&below)),
+        };
+        if !allowed {
+            return Err(CriError::invalid(format!(
+                "{inside:?} cannot be mounted because it is inside /proc; mount it elsewhere"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Files that tools such as lxcfs show containers with their own numbers; runc's list.
+const EMULATED: [&str; 10] = [
+    "cpuinfo",
+    "diskstats",
+    "loadavg",
+    "meminfo",
+    "slabinfo",
+    "stat",
+    "swaps",
+    "sys/crypto/fips_enabled",
+    "sys/kernel/ns_last_pid",
+    "uptime",
+];
+
+fn is_proc(host_path: &str) -> bool {
+    const PROC_SUPER_MAGIC: i128 = 0x9fa0;
+    let found = rustix::fs::statfs(host_path);
+    found.is_ok_and(|found| i128::from(found.f_type) == PROC_SUPER_MAGIC)
+        && Path::new(host_path).join("self").is_symlink()
 }
 
 fn check_supported(mount: &cri::Mount, machine: &Machine) -> Result<()> {
@@ -264,6 +313,37 @@ mod tests {
         for case in cases {
             assert!(built(std::slice::from_ref(&case)).is_err(), "{case:?}");
         }
+    }
+
+    /// Volumes over `/proc/1`, `/proc/sys` and `/proc/self/attr` were accepted.
+    #[test]
+    fn nothing_is_mounted_inside_proc() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("srv/deep")).unwrap();
+        std::os::unix::fs::symlink("../../proc", root.path().join("srv/deep/link")).unwrap();
+        std::os::unix::fs::symlink("/proc/self", root.path().join("own")).unwrap();
+        std::os::unix::fs::symlink("loop", root.path().join("loop")).unwrap();
+        let rootfs = Rootfs::open(root.path()).unwrap();
+        let check = |mount| check_destinations(&rootfs, std::slice::from_ref(&mount)).is_ok();
+        for inside in [
+            "/proc",
+            "/proc/",
+            "//proc/./1",
+            "/proc/sys",
+            "/proc/self/attr",
+            "/srv/deep/link/1",
+            "/srv/deep/link",
+            "/own/attr",
+            "proc/1",
+            "/loop/a",
+        ] {
+            assert!(!check(at(inside)), "{inside}");
+        }
+        for inside in ["/process", "/srv/proc", "/srv/deep/new/place", "/proc/meminfo", "/sys/x"] {
+            assert!(check(at(inside)), "{inside}");
+        }
+        assert!(check(cri::Mount { host_path: "/proc".into(), ..at("/proc") }));
+        assert!(!check(cri::Mount { host_path: "/proc/sys".into(), ..at("/proc") }));
     }
 
     #[test]

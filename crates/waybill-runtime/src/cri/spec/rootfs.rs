@@ -1,14 +1,19 @@
 //! Looks into a container's root file system without being led out of it by symbolic links.
 
 use std::{
+    collections::VecDeque,
+    ffi::OsString,
     fs::File,
     io::{self, Read},
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
     path::{Component, Path, PathBuf},
 };
 
 use rustix::{
-    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2},
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2, readlinkat},
     io::Errno,
 };
 
@@ -61,10 +66,57 @@ impl Rootfs {
         Ok(())
     }
 
+    /// Where `path` leads when all links of this root file system are followed, of which some of the end may not exist.
+    pub(crate) fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        /// As many as the kernel follows.
+        const MOST_LINKS: usize = 40;
+        let mut left: VecDeque<OsString> = names(path).collect();
+        let (mut reached, mut links) = (PathBuf::from("/"), 0);
+        while let Some(name) = left.pop_front() {
+            if name == ".." {
+                reached.pop();
+                continue;
+            }
+            let next = reached.join(&name);
+            let Some(target) = self.link(&next)? else {
+                reached = next;
+                continue;
+            };
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(Errno::LOOP.into());
+            }
+            if target.is_absolute() {
+                reached = PathBuf::from("/");
+            }
+            names(&target).rev().for_each(|name| left.push_front(name));
+        }
+        Ok(reached)
+    }
+
+    /// Where a link points to; `None` if there is none of that name.
+    fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+            Ok(found) if FileType::from_raw_mode(fstat(&found)?.st_mode).is_symlink() => {
+                let target = readlinkat(&found, "", Vec::new())?;
+                Ok(Some(PathBuf::from(OsString::from_vec(target.into_bytes()))))
+            }
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn directory(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)
     }
+}
+
+/// The names of a path, and `..`.
+fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    let kept = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().filter(kept).map(|part| part.as_os_str().to_owned())
 }
 
 #[cfg(test)]

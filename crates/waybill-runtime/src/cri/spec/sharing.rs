@@ -46,12 +46,6 @@ impl Sharing {
         self.check(path, |point| point.receives, "a shared or slave mount")
     }
 
-    /// Whether mounts made at or below `path` could go anywhere, or come from somewhere.
-    pub(crate) fn touches(&self, path: &Path) -> bool {
-        let below = self.0.iter().filter(|point| point.path.starts_with(path));
-        self.innermost(path).into_iter().chain(below).any(|point| point.receives)
-    }
-
     /// The mount that `path` lies on. Of two on one place the later hides the earlier.
     fn innermost(&self, path: &Path) -> Option<&MountPoint> {
         let above = self.0.iter().filter(|point| path.starts_with(&point.path));
@@ -120,15 +114,6 @@ mod tests {
         check("/privately", true, true);
         check("/slave/a", false, true);
         check("/with space/a", false, false);
-    }
-
-    #[test]
-    fn a_path_is_touched_by_what_it_lies_on_and_what_lies_below() {
-        let touches = |path: &str| Sharing::parse(MOUNTS).touches(Path::new(path));
-        assert!(touches("/srv") && touches("/slave/a") && !touches("/private/a"));
-        let below = "1 0 8:1 / / rw - ext4 a rw\n2 1 0:2 / /a/b rw shared:1 - tmpfs tmpfs rw\n";
-        assert!(Sharing::parse(below).touches(Path::new("/a")));
-        assert!(!Sharing::parse(below).touches(Path::new("/c")));
     }
 
     #[test]

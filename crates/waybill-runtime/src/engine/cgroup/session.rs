@@ -1,11 +1,13 @@
-//! The cgroups of exec sessions, each below its container's in the unified hierarchy.
+//! The cgroups of exec sessions, each a leaf beside that of its container's own processes.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat},
+    fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, unlinkat},
     io::Errno,
+    time::{ClockId, clock_gettime},
 };
+use serde::{Deserialize, Serialize};
 
 use super::{
     Cgroup,
@@ -22,6 +24,16 @@ pub(in crate::engine) struct SessionCgroup {
     name: String,
     directory: OwnedFd,
     events: OwnedFd,
+    identity: SessionIdentity,
+}
+
+/// By what a session's cgroup is known, whatever others are called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(in crate::engine) struct SessionIdentity {
+    /// The kernel's, which it never gives twice while the machine runs. 0 if it is not known.
+    pub(in crate::engine) cgroup_id: u64,
+    /// Nanoseconds after boot. No process that is older began in this cgroup.
+    pub(in crate::engine) made_at: u64,
 }
 
 impl SessionCgroup {
@@ -29,13 +41,19 @@ impl SessionCgroup {
         format!("exec-{session}")
     }
 
-    /// Makes it below `parent`, a container's directory in the unified hierarchy.
+    /// Makes it in `parent`, the container's directory for sessions.
     pub(in crate::engine) fn create(parent: &OwnedFd, session: &str) -> io::Result<Self> {
         let name = Self::name_of(session);
         let parent = parent.try_clone()?;
+        let made_at = after_boot();
         mkdirat(&parent, &name, Mode::from_raw_mode(0o755))?;
-        match Self::open_parts(&parent, &name) {
-            Ok((directory, events)) => Ok(Self { parent, name, directory, events }),
+        let opened =
+            Self::open_parts(&parent, &name).and_then(|parts| Ok((fstat(&parts.0)?.st_ino, parts)));
+        match opened {
+            Ok((cgroup_id, (directory, events))) => {
+                let identity = SessionIdentity { cgroup_id, made_at };
+                Ok(Self { parent, name, directory, events, identity })
+            }
             Err(error) => {
                 let _ = unlinkat(&parent, &name, AtFlags::REMOVEDIR);
                 Err(error)
@@ -54,6 +72,10 @@ impl SessionCgroup {
     /// To fork into.
     pub(in crate::engine) fn directory(&self) -> &OwnedFd {
         &self.directory
+    }
+
+    pub(in crate::engine) fn identity(&self) -> SessionIdentity {
+        self.identity
     }
 
     /// Reports `PollFlags::PRI` when it became empty or populated.
@@ -76,10 +98,17 @@ impl SessionCgroup {
     }
 }
 
+/// The clock by which the kernel tells when processes began.
+fn after_boot() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 /// Kills every process of a session, wherever it went, and waits until they are gone or hang in the kernel. A session that is
 /// gone has none.
 pub(in crate::engine) fn kill_session(container: &Cgroup, session: &str) -> io::Result<()> {
-    let directory = container.unified().join(SessionCgroup::name_of(session));
+    let directory = container.session(session);
     kill_below(&directory)?;
     wait_until_empty(&directory, PATIENCE).map(drop)
 }

@@ -113,7 +113,7 @@ fn remove_directory(directory: &Path) -> io::Result<()> {
 }
 
 /// A directory and all below it, parents first.
-fn directories_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn directories_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut all = vec![directory.to_owned()];
     let mut at = 0;
     while let Some(parent) = all.get(at).cloned() {

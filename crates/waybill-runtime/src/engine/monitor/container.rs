@@ -18,8 +18,8 @@ pub(super) struct Container {
     /// The baseline of exec sessions.
     pub(super) environment: Block,
     pub(super) cgroup: Cgroup,
-    /// In the unified hierarchy.
-    pub(super) cgroup_directory: OwnedFd,
+    /// What the cgroups of sessions are made in.
+    pub(super) sessions: OwnedFd,
     /// Into the older hierarchies.
     pub(super) entrances: Vec<File>,
     /// Whether it shares the machine's PID namespace.

@@ -7,6 +7,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::net::{UnixListener, UnixStream},
     },
+    path::Path,
 };
 
 use rustix::{
@@ -25,8 +26,9 @@ use super::{
 use crate::engine::{
     cgroup::{Cgroup, Hierarchies},
     clock,
-    environment::Block,
+    environment::{self, Block},
     message::{CreateRequest, Failure, FromMonitor, Reply},
+    record::{self, CgroupsFile},
     sys::{self, Fork},
     wire::{self, Read, Reader},
 };
@@ -51,16 +53,21 @@ impl Monitor {
         &mut self,
         asked_by: (u64, u64),
         request: Box<CreateRequest>,
-        environment: &[u8],
+        block: &[u8],
     ) -> Result<(), Failure> {
         if self.container.is_some() || self.creation.is_some() {
             return Err(Failure::Refused("this monitor has a container already".to_owned()));
         }
+        let (arguments, environment) =
+            environment::split(block, request.arguments).ok_or_else(|| {
+                Failure::Refused("there are fewer arguments than were told".to_owned())
+            })?;
+        let arguments = Block::from(arguments.to_vec());
         let environment = Block::from(environment.to_vec());
         // Swap is a file too. Where locked memory is limited to less, the container matters more.
         let _ = sys::lock_in_memory(&environment);
         let creation = self
-            .begin_creation(asked_by, request, environment)
+            .begin_creation(asked_by, request, arguments, environment)
             .map_err(|error| Failure::Create(error.to_string()))?;
         self.creation = Some(creation);
         Ok(())
@@ -70,12 +77,14 @@ impl Monitor {
         &mut self,
         asked_by: (u64, u64),
         request: Box<CreateRequest>,
+        arguments: Block,
         environment: Block,
     ) -> io::Result<Creation> {
         let cgroup = Cgroup::new(&Hierarchies::detect()?, &request.cgroup)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         cgroup.create()?;
-        let directory = cgroup.open()?;
+        record::save(Path::new(record::CGROUPS), &CgroupsFile::of(cgroup.create_leaves()?))?;
+        let directory = cgroup.open_processes()?;
         let stdio = &request.stdio;
         self.streams = Streams::new(stdio);
         self.streams.log = stdio.log.as_deref().map(Log::open).transpose()?;
@@ -90,7 +99,9 @@ impl Monitor {
             cgroup: cgroup.clone(),
             resources: request.resources.clone(),
             device_rules: request.device_rules.clone(),
+            volumes: request.volumes.clone(),
             cgroup_view: request.cgroup_view.clone(),
+            arguments,
             environment: Block::from(environment.to_vec()),
             stdio: container_stdio,
             outcome: creator_outcome.into(),
@@ -180,7 +191,7 @@ impl Monitor {
             settings: creation.request.settings,
             program: creation.request.program,
             environment: creation.environment,
-            cgroup_directory: creation.cgroup.open()?,
+            sessions: creation.cgroup.open_sessions()?,
             entrances: creation.cgroup.entrances()?,
             cgroup: creation.cgroup,
             machine_pids: creation.request.machine_pids,

@@ -22,9 +22,16 @@ use waybill_core::chain::Chain;
 
 use super::{
     child::{self, Program},
-    privileges, view,
+    privileges, view, volumes,
 };
-use crate::engine::{cgroup::Cgroup, environment::Block, settings::Settings, sys, wire};
+use crate::engine::{
+    cgroup::Cgroup,
+    environment::{self, Block},
+    settings::Settings,
+    sys,
+    volume::Volume,
+    wire,
+};
 
 /// The name that libcontainer knows the container by, which is also the directory of its state. The same for all: each
 /// container has a run directory of its own.
@@ -41,7 +48,9 @@ pub(super) struct Plan {
     pub(super) resources: Option<LinuxResources>,
     /// See `CreateRequest`.
     pub(super) device_rules: Option<Vec<LinuxDeviceCgroup>>,
+    pub(super) volumes: Vec<Volume>,
     pub(super) cgroup_view: Option<PathBuf>,
+    pub(super) arguments: Block,
     pub(super) environment: Block,
     /// The container's ends, or `None` for a terminal.
     pub(super) stdio: Option<[OwnedFd; 3]>,
@@ -65,7 +74,9 @@ pub(super) fn run(plan: Plan) -> ! {
         cgroup,
         resources,
         device_rules,
+        volumes,
         cgroup_view,
+        arguments,
         environment,
         stdio,
         outcome,
@@ -74,11 +85,14 @@ pub(super) fn run(plan: Plan) -> ! {
     let mut keep = vec![outcome.as_fd(), status.as_fd()];
     keep.extend(stdio.iter().flatten().map(OwnedFd::as_fd));
     let result = sys::close_all_but(&keep)
-        .and_then(|()| {
-            enter(&cgroup, resources.as_ref(), device_rules.as_deref(), cgroup_view.as_deref())
-        })
+        .and_then(|()| enter(&cgroup, resources.as_ref(), device_rules.as_deref()))
         .map_err(|error| format!("cannot enter the container's cgroups: {}", Chain(&error)))
-        .and_then(|()| create(&settings, environment, stdio, status));
+        .and_then(|()| prepare_mounts(&cgroup, &volumes, cgroup_view.as_deref()))
+        .and_then(|()| create(&settings, (arguments, environment), stdio, status))
+        .and_then(|(pid, mut warnings)| {
+            warnings.extend(volumes::put_late(&volumes, pid)?);
+            Ok((pid, warnings))
+        });
     let message = match result {
         Ok((pid, warnings)) => Outcome::Created { pid, warnings },
         Err(reason) => Outcome::Failed { reason },
@@ -94,7 +108,6 @@ fn enter(
     cgroup: &Cgroup,
     resources: Option<&LinuxResources>,
     device_rules: Option<&[LinuxDeviceCgroup]>,
-    view: Option<&Path>,
 ) -> io::Result<()> {
     if let Some(resources) = resources {
         cgroup.apply(resources)?;
@@ -102,13 +115,22 @@ fn enter(
     if let Some(rules) = device_rules {
         cgroup.guard_devices(rules)?;
     }
-    child::enter_cgroups(&cgroup.entrances()?)?;
+    cgroup.finish_leaves()?;
+    child::enter_cgroups(&cgroup.entrances()?)
+}
+
+/// Volumes are taken before anything is changed: their propagation is that of the machine.
+fn prepare_mounts(cgroup: &Cgroup, volumes: &[Volume], view: Option<&Path>) -> Result<(), String> {
+    view::leave_mounts().map_err(|error| format!("cannot leave the machine's mounts: {error}"))?;
+    let clones = volumes::take(volumes)?;
     view::hide_cgroups(cgroup, view)
+        .map_err(|error| format!("cannot hide the machine's cgroups: {error}"))?;
+    volumes::put(&clones)
 }
 
 fn create(
     settings: &Settings,
-    environment: Block,
+    (arguments, environment): (Block, Block),
     stdio: Option<[OwnedFd; 3]>,
     status: OwnedFd,
 ) -> Result<(i32, Vec<String>), String> {
@@ -121,6 +143,7 @@ fn create(
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let executor = Workload {
+        arguments: Rc::new(arguments),
         environment: Rc::new(environment),
         status: Rc::new(status),
         settings: settings.clone(),
@@ -152,28 +175,27 @@ fn build(
     Ok(container.pid().map_or(0, |pid| pid.as_raw()))
 }
 
-/// Executes the container's program with the environment that only memory holds.
+/// Executes the container's program with the arguments and the environment that only memory holds.
 #[derive(Clone)]
 struct Workload {
+    arguments: Rc<Block>,
     environment: Rc<Block>,
     status: Rc<OwnedFd>,
     settings: Settings,
 }
 
 impl Workload {
-    fn program(&self, spec: &Spec) -> Option<Program> {
-        let arguments = spec.process().as_ref()?.args().as_ref()?;
-        let argv = arguments
-            .iter()
-            .map(|argument| CString::new(argument.as_bytes()).ok())
+    fn program(&self) -> Option<Program> {
+        let argv = environment::strings(&self.arguments)
+            .map(|argument| CString::new(argument).ok())
             .collect::<Option<Vec<_>>>()?;
         Program::new(argv, &self.environment)
     }
 }
 
 impl Executor for Workload {
-    fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
-        let program = self.program(spec).ok_or(ExecutorError::InvalidArg)?;
+    fn exec(&self, _: &Spec) -> Result<(), ExecutorError> {
+        let program = self.program().ok_or(ExecutorError::InvalidArg)?;
         let mut environment: Block = self.environment.to_vec().into();
         child::add_home(&mut environment, self.settings.uid);
         sys::reset_signals();
@@ -183,9 +205,9 @@ impl Executor for Workload {
     }
 
     /// Whether the program can be executed is told at the start, as other runtimes do.
-    fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {
+    fn validate(&self, _: &Spec) -> Result<(), ExecutorValidationError> {
         let missing = || "the container has no program to run".to_owned();
-        let program = self.program(spec);
+        let program = self.program();
         program.map(drop).ok_or_else(|| ExecutorValidationError::ArgValidationError(missing()))
     }
 

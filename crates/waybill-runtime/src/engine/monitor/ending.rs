@@ -53,7 +53,7 @@ impl Monitor {
         self.advance_start();
         let Some(container) = &mut self.container else { return };
         let code = code_of(status);
-        let out_of_memory = code != 0 && container.cgroup.oom_kills() > 0;
+        let out_of_memory = code != 0 && container.cgroup.ran_out_of_memory();
         let exit = Exit {
             code,
             cause: if out_of_memory { ExitCause::OutOfMemory } else { ExitCause::Own },

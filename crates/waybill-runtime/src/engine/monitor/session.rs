@@ -19,7 +19,7 @@ use super::{
 };
 use crate::engine::{
     Exit, ExitCause,
-    cgroup::SessionCgroup,
+    cgroup::{SessionCgroup, SessionIdentity},
     clock, environment,
     message::{Failure, Reply, SessionRequest},
     record::{self, SessionFile},
@@ -91,7 +91,7 @@ impl Session {
             false => Failure::Refused(format!("cannot start a session: {error}")),
         };
         let cgroup =
-            SessionCgroup::create(&container.cgroup_directory, &request.session).map_err(failed)?;
+            SessionCgroup::create(&container.sessions, &request.session).map_err(failed)?;
         let (stdio, theirs) = streams(container, &request).map_err(failed)?;
         let (status, child_status) = UnixStream::pair().map_err(failed)?;
         let plan = Plan {
@@ -112,7 +112,7 @@ impl Session {
         };
         status.set_nonblocking(true).map_err(failed)?;
         let mut session = Self {
-            record: record_of(&request, variables(), pid),
+            record: record_of(&request, variables(), pid, cgroup.identity()),
             id: request.session,
             pid,
             cgroup,
@@ -152,8 +152,8 @@ impl Session {
         Some(match starting.fault {
             None => {
                 self.stage = Stage::Running;
-                let started_at = self.record.started_at;
-                let reply = Reply::Session { pid: self.pid.as_raw_nonzero().get(), started_at };
+                let SessionFile { pid, started_at, identity, .. } = self.record;
+                let reply = Reply::Session { pid, started_at, identity };
                 (asked_by, reply, theirs)
             }
             Some(fault) => {
@@ -197,8 +197,11 @@ fn record_of<'a>(
     request: &SessionRequest,
     variables: impl Iterator<Item = &'a [u8]>,
     pid: Pid,
+    identity: SessionIdentity,
 ) -> SessionFile {
     SessionFile {
+        version: record::VERSION,
+        identity,
         id: request.session.clone(),
         container: request.container.clone(),
         pid: pid.as_raw_nonzero().get(),

@@ -26,10 +26,14 @@ use crate::engine::{
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Leaves the machine's mount namespace for one without cgroups. With a `view`, that directory has a place for each older
-/// hierarchy, and what belongs there, the container's own cgroup, is mounted beside it (see [`source_of`]).
+/// Leaves the machine's mount namespace for one of our own, in which all is as shared as it was.
+pub(super) fn leave_mounts() -> io::Result<()> {
+    Ok(sys::unshare(UnshareFlags::NEWNS)?)
+}
+
+/// Makes the mount namespace, which must be our own, one without cgroups. With a `view`, that directory has a place for each older
+/// hierarchy, and what belongs there, the leaf of the container's processes, is mounted beside it (see [`source_of`]).
 pub(super) fn hide_cgroups(cgroup: &Cgroup, view: Option<&Path>) -> io::Result<()> {
-    sys::unshare(UnshareFlags::NEWNS)?;
     // What is done below the parent must not reach the machine; everything else stays as shared as it was.
     if rustix::mount::mount_change("/sys", MountPropagationFlags::PRIVATE).is_err() {
         rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE)?;
@@ -38,7 +42,7 @@ pub(super) fn hide_cgroups(cgroup: &Cgroup, view: Option<&Path>) -> io::Result<(
     rustix::mount::mount_change(ROOT, private)?;
     let mut shown = Vec::new();
     if view.is_some() {
-        for (name, directory) in cgroup.legacy_directories() {
+        for (name, directory) in cgroup.legacy_leaves() {
             shown.push((name, sys::clone_mount(&directory, 0)?));
         }
     }

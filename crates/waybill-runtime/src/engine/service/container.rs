@@ -11,12 +11,12 @@ use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use super::{Engine, Result, blocking, state_channel};
 use crate::engine::{
-    EngineError, ExecFault, Exit, ExitCause, SessionRecord, State,
-    cgroup::{Cgroup, SessionCgroup},
+    ContainerCgroups, EngineError, ExecFault, Exit, ExitCause, SessionRecord, State,
+    cgroup::Cgroup,
     client::Client,
     clock,
     message::{Failure, FromMonitor, Reply, Request},
-    record,
+    record::{self, CgroupsFile},
     wire::Reader,
 };
 
@@ -51,6 +51,23 @@ impl Entry {
             client: Mutex::default(),
             state: state_channel(state),
         }
+    }
+
+    /// `None` once it has ended. One of an older runtime has no cgroups that could be told by their IDs.
+    pub(super) fn cgroups(&self) -> Option<ContainerCgroups> {
+        let pid = match self.state() {
+            State::Created => 0,
+            State::Running { pid, .. } => pid,
+            State::Exited(_) => return None,
+        };
+        let file = record::load::<CgroupsFile>(&self.directory.join(record::CGROUPS));
+        let ids = file.ok().flatten().and_then(|file| file.ids());
+        Some(ContainerCgroups {
+            container: self.id.clone(),
+            pid,
+            cgroup_id: ids.map_or(0, |ids| ids.container),
+            processes_id: ids.map_or(0, |ids| ids.processes),
+        })
     }
 
     pub(super) fn connect(&self, client: Arc<Client>) {
@@ -187,9 +204,7 @@ impl Engine {
     /// Whether a process of the session lives: its monitor removes the cgroup with the last one.
     fn lingers(&self, session: &SessionRecord) -> bool {
         let entry = self.entries().get(&session.container).map(Arc::clone);
-        entry.is_some_and(|entry| {
-            entry.cgroup.unified().join(SessionCgroup::name_of(&session.id)).exists()
-        })
+        entry.is_some_and(|entry| entry.cgroup.session(&session.id).exists())
     }
 
     pub(super) fn container_ended(&self, entry: &Entry, exit: &Exit) {

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::{Engine, Result, blocking, io_error, not_found};
 use crate::engine::{
     EngineError, ExecRequest, Exit, Kind, ProcessIo, SessionRecord,
-    cgroup::{self, Cgroup},
+    cgroup::{self, Cgroup, SessionIdentity},
     clock, environment,
     message::{Reply, Request, SessionRequest},
     record::{self, SessionFile},
@@ -56,9 +56,11 @@ impl Engine {
         };
         let block = environment::block_of(&request.argv, &[&request.env, &request.runtime_env]);
         let (reply, fds) = entry.ask(Request::Exec(message), &block).await?;
-        let Reply::Session { pid, started_at } = reply else { return Err(entry.unexpected(reply)) };
+        let Reply::Session { pid, started_at, identity } = reply else {
+            return Err(entry.unexpected(reply));
+        };
         guard.keep();
-        self.sessions.started(&session, pid, started_at);
+        self.sessions.started(&session, pid, started_at, identity);
         let process = SessionProcess {
             id: session,
             pid,
@@ -105,6 +107,8 @@ impl Drop for Forget<'_> {
 fn record_of(container: &str, request: &ExecRequest) -> SessionRecord {
     let variables = request.env.iter().chain(&request.runtime_env);
     let file = SessionFile {
+        version: record::VERSION,
+        identity: SessionIdentity::default(),
         id: request.session.clone(),
         container: container.to_owned(),
         pid: 0,

@@ -28,24 +28,36 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Engine {
     pub(super) async fn make_container(&self, id: &str, request: ContainerRequest) -> Result<()> {
         request::check_id(id)?;
-        let ContainerRequest { spec, env, stdio, seccomp } = request;
+        let ContainerRequest { spec, env, stdio, seccomp, program_name } = request;
         let mut prepared = request::prepare(spec, &stdio, &self.hierarchies)?;
         prepared.settings.seccomp = seccomp;
         for warning in &prepared.warnings {
             tracing::warn!(container = id, "{warning}");
         }
         let entry = self.reserve(id, &prepared)?;
-        let block = environment::block_of(&[], &[&env]);
+        let Prepared {
+            spec,
+            settings,
+            arguments,
+            resources,
+            volumes,
+            cgroup_view,
+            machine_pids,
+            ..
+        } = prepared;
+        let block = environment::block_of(&arguments, &[&env]);
         drop(env);
-        let Prepared { spec, settings, program, resources, cgroup_view, machine_pids, .. } =
-            prepared;
+        let program = program_name.map(String::into_bytes);
+        let program = program.or_else(|| arguments.first().cloned()).unwrap_or_default();
         let request = CreateRequest {
             cgroup: entry.cgroup.path(),
             device_rules: self.device_rules(resources.as_ref()),
             resources,
+            volumes,
             cgroup_view,
             stdio,
             settings,
+            arguments: arguments.len(),
             program,
             machine_pids,
         };
@@ -109,7 +121,11 @@ impl Engine {
         let socket = blocking(move || {
             let directory = &entry.directory;
             make_directory(directory).map_err(io_error("make", directory))?;
-            let file = ContainerFile { cgroup: entry.cgroup.path(), made: entry.made.clone() };
+            let file = ContainerFile {
+                version: record::VERSION,
+                cgroup: entry.cgroup.path(),
+                made: entry.made.clone(),
+            };
             record::save(&directory.join(record::RECORD), &file)
                 .and_then(|()| record::save(&directory.join(record::CONFIG), &spec))
                 .map_err(io_error("write a record in", directory))?;
@@ -137,17 +153,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what a creation that failed left behind.
+    /// Removes what a creation that failed left behind. What cannot go yet is not forgotten, so that it can be deleted later.
     async fn discard(&self, entry: &Arc<Entry>) {
         let removed = Arc::clone(entry);
-        if let Err(error) = blocking(move || remove(&removed)).await {
-            tracing::warn!(
+        match blocking(move || remove(&removed)).await {
+            Ok(()) => self.forget(entry),
+            Err(error) => tracing::warn!(
                 container = entry.id,
                 error = %waybill_core::chain::Chain(&error),
                 "what is left of a container that could not be created was not removed"
-            );
+            ),
         }
-        self.forget(entry);
     }
 
     fn forget(&self, entry: &Arc<Entry>) {
@@ -164,7 +180,7 @@ impl Engine {
         }
         blocking(move || {
             let path = entry.cgroup.path();
-            entry.cgroup.apply(&resources).map_err(io_error("change the limits of", &path))
+            entry.cgroup.change(&resources).map_err(io_error("change the limits of", &path))
         })
         .await
     }
@@ -196,7 +212,7 @@ pub(super) fn remove_files(directory: &Path) -> io::Result<()> {
     for file in ["console.sock", record::MONITOR_SOCKET] {
         ignore_missing(fs::remove_file(directory.join(file)))?;
     }
-    for file in [record::CONFIG, record::EXIT, record::RECORD] {
+    for file in [record::CONFIG, record::EXIT, record::CGROUPS, record::RECORD] {
         record::remove(&directory.join(file))?;
     }
     // Still there if a root file system is mounted below it; whoever mounted it removes it.

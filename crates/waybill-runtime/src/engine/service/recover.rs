@@ -4,10 +4,15 @@ use std::{
     fs, io,
     os::{
         fd::AsRawFd,
-        unix::{fs::PermissionsExt, net::UnixStream},
+        unix::{
+            fs::{OpenOptionsExt, PermissionsExt},
+            net::UnixStream,
+        },
     },
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::mount::MountFlags;
@@ -16,10 +21,10 @@ use super::{
     Engine, Entry, Result, blocking,
     container::exit_of,
     io_error,
-    lifecycle::{make_directory, remove_files},
+    lifecycle::{make_directory, remove_files, spawner_error},
 };
 use crate::engine::{
-    State,
+    EngineError, Spawner, State,
     cgroup::{Cgroup, Hierarchies},
     client::Client,
     message::FromMonitor,
@@ -29,6 +34,11 @@ use crate::engine::{
 
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
+/// Held by a spawner for as long as it lives.
+const SPAWNER_LOCK: &str = "spawner.lock";
+/// How long the one before may take to end, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
 /// Where in the run directory the records of attach sessions are.
 pub(super) const ATTACH_SESSIONS: &str = "attach-sessions";
 
@@ -54,6 +64,28 @@ pub(super) fn prepare(run_dir: &Path) -> Result<(PathBuf, Hierarchies)> {
         make_directory(&run_dir_path.join(below)).map_err(failed("make a directory in"))?;
     }
     Ok((run_dir_path, hierarchies))
+}
+
+/// Waits until the spawner of the runtime before this one is gone, which may be about to make a sandbox or a monitor: what
+/// it made after we looked would be left behind. Our own spawner gets the lock.
+pub(super) fn take_over(run_dir: &Path, spawner: &Spawner) -> Result<()> {
+    let path = run_dir.join(SPAWNER_LOCK);
+    let failed = |error: io::Error| io_error("lock", &path)(error);
+    let lock = fs::File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(failed)?;
+    let end = Instant::now() + PATIENCE;
+    while let Err(error) = lock.try_lock() {
+        match error {
+            fs::TryLockError::WouldBlock if Instant::now() < end => thread::sleep(PAUSE),
+            error => return Err(failed(error.into())),
+        }
+    }
+    spawner.hold(lock.into()).map_err(spawner_error)
 }
 
 fn mount_tmpfs(directory: &Path) -> io::Result<()> {
@@ -104,14 +136,17 @@ impl Engine {
             return Ok(None);
         };
         let record = directory.join(record::RECORD);
-        let file = record::load(&record).map_err(io_error("read", &record))?;
-        let Some(ContainerFile { cgroup, made }) = file else {
+        let file: Option<ContainerFile> =
+            record::load(&record).map_err(io_error("read", &record))?;
+        let Some(file) = file else {
             // Left by somebody who was about to make or had removed a container.
             remove_files(&directory).map_err(io_error("remove", &directory))?;
             return Ok(None);
         };
-        let Some(cgroup) = Cgroup::new(&self.hierarchies, &cgroup) else { return Ok(None) };
-        let entry = Arc::new(Entry::new(&id, directory, cgroup, made, State::Created));
+        let layout = file.layout().ok_or(EngineError::NewerRecord { path: record })?;
+        let Some(cgroup) = Cgroup::new(&self.hierarchies, &file.cgroup) else { return Ok(None) };
+        let cgroup = cgroup.with_layout(layout);
+        let entry = Arc::new(Entry::new(&id, directory, cgroup, file.made, State::Created));
         self.entries().insert(id, Arc::clone(&entry));
         match greet(&entry).await {
             Some((client, reader, state, sessions)) => {

@@ -65,6 +65,7 @@ impl Engine {
             holder: None,
             cgroup_parent: request.cgroup_parent.clone(),
             made,
+            removed: false,
         };
         let directory = self.sandbox_directory(id);
         let plan = SandboxPlan {
@@ -108,6 +109,15 @@ impl Engine {
         let hierarchies = self.hierarchies.clone();
         blocking(move || {
             remove(&directory, &id, &hierarchies).map_err(io_error("remove", &directory))
+        })
+        .await
+    }
+
+    pub(super) async fn finish_removals(&self) -> Result<()> {
+        let sandboxes = self.run_dir.join("sandboxes");
+        let hierarchies = self.hierarchies.clone();
+        blocking(move || {
+            finish_removals(&sandboxes, &hierarchies).map_err(io_error("clear", &sandboxes))
         })
         .await
     }
@@ -190,13 +200,33 @@ fn remove(directory: &Path, id: &str, hierarchies: &Hierarchies) -> io::Result<(
         let own = left.iter().any(|path| Path::new("/").join(path) == file.cgroup_parent);
         if own {
             // Containers that have ended still stand in there; the next removal finds what is left.
-            let left = SandboxFile { network: false, ipc: false, uts: false, holder: None, ..file };
+            let left = SandboxFile {
+                network: false,
+                ipc: false,
+                uts: false,
+                holder: None,
+                removed: true,
+                ..file
+            };
             return record::save(&directory.join(record::RECORD), &left);
         }
         bequeath(directory, &left)?;
     }
     record::remove(&directory.join(record::RECORD))?;
     ignore_missing(fs::remove_dir(directory))
+}
+
+/// Removes what is left of sandboxes that were removed while containers stood in their cgroups.
+fn finish_removals(sandboxes: &Path, hierarchies: &Hierarchies) -> io::Result<()> {
+    for directory in fs::read_dir(sandboxes)? {
+        let directory = directory?.path();
+        let file: Option<SandboxFile> = record::load(&directory.join(record::RECORD))?;
+        let id = directory.file_name().and_then(|name| name.to_str());
+        if let (Some(id), true) = (id, file.is_some_and(|file| file.removed)) {
+            remove(&directory, id, hierarchies)?;
+        }
+    }
+    Ok(())
 }
 
 /// Leaves cgroups that other sandboxes stand in to one of those, which removes them with its own.

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    os::fd::AsFd,
     path::Path,
     process::{Command, Output},
 };
@@ -195,7 +194,7 @@ fn the_kernel_takes_the_program_and_follows_it() {
     let cgroup = Cgroup::new(&hierarchies, Path::new(&name)).unwrap();
     fs::create_dir(cgroup.directory()).unwrap();
     let rules = [deny_all(), rule(true, LinuxDeviceType::C, Some(1), Some(11), "r")];
-    sys::guard_devices(cgroup.open().unwrap().as_fd(), &program(&rules)).unwrap();
+    cgroup.guard_devices(&rules).unwrap();
     let below = cgroup.directory().join("exec-1");
     fs::create_dir(&below).unwrap();
     let nodes = tempfile::tempdir().unwrap();

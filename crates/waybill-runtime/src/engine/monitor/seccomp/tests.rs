@@ -3,6 +3,7 @@ use super::*;
 /// A first argument that no rule is about.
 const HARMLESS: u32 = 0;
 const CLONE_NEWUSER: u32 = 0x1000_0000;
+const PTRACE_TRACEME: u32 = 0;
 
 /// What the kernel does with the program.
 fn verdict(program: &[sock_filter], architecture: u32, number: u32, argument: u32) -> u32 {
@@ -53,7 +54,6 @@ fn other_processes_are_left_alone_and_children_may_be_traced() {
         check(0, (0, libc::SYS_ptrace), request, FORBIDDEN);
         check(SYS_PTRACE, (0, libc::SYS_ptrace), request, ALLOW);
     }
-    const PTRACE_TRACEME: u32 = 0;
     check(0, (0, libc::SYS_ptrace), PTRACE_TRACEME, ALLOW);
     check(0, (0, libc::SYS_process_vm_writev), HARMLESS, FORBIDDEN);
     check(0, (0, libc::SYS_process_vm_readv), HARMLESS, ALLOW);

@@ -1,0 +1,165 @@
+//! How much of the audit log somebody may fill who has no right to anything.
+//!
+//! What a stranger, or a user who is refused, sends is recorded up to a rate. Beyond it events are left
+//! out; they are counted, and the log says how many.
+
+use std::{collections::HashMap, mem};
+
+use jiff::{SignedDuration, Timestamp};
+
+/// So many events may come at once, and so many each second after that.
+const BURST: u32 = 1_000;
+const PER_SECOND: u32 = 10;
+
+/// The log tells at most this often what is left out.
+pub(super) const QUIET: SignedDuration = SignedDuration::from_secs(10);
+
+/// So many users have a budget of their own; all others share one.
+const USERS: usize = 1_000;
+
+/// The budgets of users, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct Budgets {
+    users: HashMap<String, Budget>,
+    others: Budget,
+}
+
+/// One budget, and what was left out because it was used up.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    /// Thousandths of events that were recorded and not made up for yet.
+    used: i64,
+    /// When that was so.
+    at: Option<Timestamp>,
+    left_out: Option<LeftOut>,
+    told: Option<Timestamp>,
+}
+
+/// Events that the log does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) events: u64,
+    pub(crate) from: Timestamp,
+    pub(crate) to: Timestamp,
+}
+
+impl Budget {
+    /// Whether another event may be recorded. If not, it is counted.
+    pub(crate) fn take(&mut self, now: Timestamp) -> bool {
+        let passed = self.at.map_or(i64::MAX, |at| {
+            i64::try_from(now.duration_since(at).as_millis()).unwrap_or(i64::MAX)
+        });
+        let regained = passed.max(0).saturating_mul(i64::from(PER_SECOND));
+        self.used = self.used.saturating_sub(regained).max(0);
+        self.at = Some(now);
+        if self.used.saturating_add(1000) <= i64::from(BURST) * 1000 {
+            self.used += 1000;
+            return true;
+        }
+        let left_out = self.left_out.get_or_insert(LeftOut { events: 0, from: now, to: now });
+        (left_out.events, left_out.to) = (left_out.events.saturating_add(1), now);
+        false
+    }
+
+    /// What was left out and not told yet, if it is time to tell.
+    pub(crate) fn to_tell(&mut self, now: Timestamp) -> Option<LeftOut> {
+        if self.told.is_some_and(|told| now.duration_since(told) < QUIET) {
+            return None;
+        }
+        let left_out = mem::take(&mut self.left_out)?;
+        self.told = Some(now);
+        Some(left_out)
+    }
+
+    /// The same at the end, whenever it was told last.
+    pub(crate) fn last_word(&mut self) -> Option<LeftOut> {
+        mem::take(&mut self.left_out)
+    }
+
+    fn is_idle(&self, now: Timestamp) -> bool {
+        let rested = self.at.is_none_or(|at| {
+            now.duration_since(at) > SignedDuration::from_secs(i64::from(BURST / PER_SECOND))
+        });
+        rested && self.left_out.is_none()
+    }
+}
+
+impl Budgets {
+    /// Whether another event of `user` may be recorded. If not, it is counted.
+    pub(crate) fn take(&mut self, user: &str, now: Timestamp) -> bool {
+        if let Some(budget) = self.users.get_mut(user) {
+            return budget.take(now);
+        }
+        if self.users.len() >= USERS {
+            self.users.retain(|_, budget| !budget.is_idle(now));
+        }
+        if self.users.len() >= USERS {
+            return self.others.take(now);
+        }
+        self.users.entry(user.to_owned()).or_default().take(now)
+    }
+
+    /// What was left out and not told yet, with the user; an empty name stands for many.
+    pub(crate) fn to_tell(&mut self, now: Timestamp) -> Vec<(String, LeftOut)> {
+        let users = self.users.iter_mut();
+        let users = users.filter_map(|(user, budget)| Some((user.clone(), budget.to_tell(now)?)));
+        let mut told: Vec<_> = users.collect();
+        told.extend(self.others.to_tell(now).map(|left_out| (String::new(), left_out)));
+        told
+    }
+
+    /// The same at the end.
+    pub(crate) fn last_words(&mut self) -> Vec<(String, LeftOut)> {
+        let users = self.users.iter_mut();
+        let users = users.filter_map(|(user, budget)| Some((user.clone(), budget.last_word()?)));
+        let mut told: Vec<_> = users.collect();
+        told.extend(self.others.last_word().map(|left_out| (String::new(), left_out)));
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millisecond: i64) -> Timestamp {
+        Timestamp::from_millisecond(millisecond).unwrap()
+    }
+
+    #[test]
+    fn a_burst_is_recorded_then_so_many_a_second_and_the_rest_is_counted() {
+        let mut budget = Budget::default();
+        let taken = (0..1500).filter(|_| budget.take(at(0))).count();
+        assert_eq!(taken, 1000);
+        assert_eq!((0..100).filter(|_| budget.take(at(1000))).count(), 10);
+        let left_out = LeftOut { events: 590, from: at(0), to: at(1000) };
+        assert_eq!(budget.to_tell(at(1000)), Some(left_out));
+        assert!(!budget.take(at(1001)));
+        assert_eq!(budget.to_tell(at(2000)), None, "not again so soon");
+        assert_eq!(budget.to_tell(at(11_000)).map(|it| it.events), Some(1));
+        // A clock that was set back gives nothing away.
+        assert!(budget.take(at(20_000)) && budget.take(at(5)));
+    }
+
+    #[test]
+    fn one_user_does_not_use_up_what_another_may() {
+        let mut budgets = Budgets::default();
+        while budgets.take("mallory", at(0)) {}
+        assert!(budgets.take("jane", at(0)));
+        let told = budgets.to_tell(at(0));
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].0.as_str(), told[0].1.events), ("mallory", 1));
+    }
+
+    #[test]
+    fn many_names_do_not_grow_without_bound() {
+        let mut budgets = Budgets::default();
+        for user in 0..5_000 {
+            budgets.take(&user.to_string(), at(0));
+        }
+        assert!(budgets.users.len() <= USERS);
+        // Those who rest make room for others.
+        budgets.take("late", at(1_000_000));
+        assert!(budgets.users.contains_key("late"));
+    }
+}
