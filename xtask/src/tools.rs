@@ -103,7 +103,7 @@ pub(crate) const VM_DEBIAN12: &[Tool] = &[
         name: "kernel-debian12",
         why: "containers are started on Debian 12's own kernel",
         is_there: || has_kernel("bookworm"),
-        fetch: || apt::unpack_kernel_from("bookworm", &kernel_folder("bookworm")),
+        fetch: || fetch_kernel("bookworm"),
         remedy: "unpack the kernel package of Debian bookworm into ~/.cache/waybill/linux-bookworm",
     },
 ];
@@ -116,7 +116,7 @@ pub(crate) const VM_TRIXIE: &[Tool] = &[
         name: "kernel-trixie",
         why: "containers are started on Debian trixie's kernel",
         is_there: || has_kernel("trixie"),
-        fetch: || apt::unpack_kernel_from("trixie", &kernel_folder("trixie")),
+        fetch: || fetch_kernel("trixie"),
         remedy: "unpack the kernel package of Debian trixie into ~/.cache/waybill/linux-trixie",
     },
 ];
@@ -128,6 +128,9 @@ const BUSYBOX: Tool = Tool {
     fetch: || apt::install("busybox-static"),
     remedy: "run `apt-get install -y busybox-static` as root, or your system's like",
 };
+
+/// Whether what is built here runs in our machines.
+const IS_EMULATED: bool = cfg!(target_arch = "x86_64");
 
 const QEMU: Tool = Tool {
     name: "qemu-system-x86_64",
@@ -210,7 +213,14 @@ fn has_kernel(release: &str) -> bool {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         !entries.map(names).any(|name| name.ends_with(".deb"))
     };
-    folder.join("boot").exists() && is_unpacked(&folder)
+    IS_EMULATED && folder.join("boot").exists() && is_unpacked(&folder)
+}
+
+fn fetch_kernel(release: &str) -> Result<(), Refusal> {
+    if !IS_EMULATED {
+        return Err(Refusal::OutOfReach("what is built here does not run on x86-64".into()));
+    }
+    apt::unpack_kernel_from(release, &kernel_folder(release))
 }
 
 fn missing(tool: &Tool, refusal: &Refusal) -> Missing {
