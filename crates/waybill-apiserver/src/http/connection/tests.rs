@@ -172,7 +172,7 @@ async fn many_clients_with_endless_headers_do_not_stop_the_others_and_are_cut_of
         drips.spawn(async move {
             let mut byte = [0];
             // Until an answer that is none, or the end.
-            while let Err(_) = timeout(SHORT, stream.read(&mut byte)).await {
+            while timeout(SHORT, stream.read(&mut byte)).await.is_err() {
                 if stream.write_all(b"x").await.is_err() {
                     return;
                 }

@@ -1,3 +1,5 @@
+//! The filter as the kernel would run it.
+
 use super::*;
 
 /// A first argument that no rule is about.
