@@ -1,3 +1,5 @@
+//! The program is run as the kernel would, for calls of every ABI.
+
 use super::*;
 
 /// A first argument that no rule is about.
