@@ -33,6 +33,7 @@ mod event;
 mod file;
 mod id;
 mod log;
+mod logs;
 mod mask;
 mod metrics;
 mod notice;
@@ -49,10 +50,11 @@ pub(crate) use self::{
     file::{RotatingFile, Rotation},
     id::{Peer, choose_id, mint_id},
     log::{AuditLog, Durability, LogOptions, Overflow, Sink, Unwritten},
+    logs::Logs,
     mask::mask_request_uri,
     metrics::AuditMetrics,
     policy::{Decision, Policy, PolicyError},
-    recorder::{AuditUnavailable, Lifetime, Logs, OnFailure, Recorder, RequestAudit, RequestFacts},
+    recorder::{AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts},
 };
 
 /// Tells the time.

@@ -3,10 +3,7 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     net::IpAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::Arc,
     thread,
 };
 
@@ -17,15 +14,13 @@ use waybill_core::id::AuditId;
 
 use crate::{
     audit::{
-        Clock, bound,
-        budget::{self, Budget, Budgets, LeftOut},
+        Clock, Logs, bound,
         event::{
             Event, EventKind, EventVersion, Level, MicroTime, ObjectReference, ResponseStatus,
             Stage, UserInfo,
         },
         log::{AuditLog, Full, Places, Unwritten, Urgency, Written},
         mask::mask_request_uri,
-        notice::Notice,
         policy::{Decision, Policy},
     },
     authz::bootstrap::UNAUTHENTICATED_GROUP,
@@ -40,98 +35,10 @@ pub(crate) struct Recorder {
     clock: Clock,
 }
 
-/// Where records go, and how many of them those may cause who have no rights.
-pub(crate) struct Logs {
-    users: AuditLog,
-    /// Of those who did not say who they are.
-    strangers: AuditLog,
-    strangers_budget: Mutex<Budget>,
-    refusals: Mutex<Budgets>,
-    /// When what was left out is told next, in milliseconds; never if nothing was.
-    tell_at: AtomicI64,
-}
-
-/// Nothing is to be told.
-const NEVER: i64 = i64::MAX;
-
-impl Logs {
-    pub(crate) fn new(users: AuditLog, strangers: AuditLog) -> Self {
-        let (strangers_budget, refusals) = (Mutex::default(), Mutex::default());
-        Self { users, strangers, strangers_budget, refusals, tell_at: AtomicI64::new(NEVER) }
-    }
-
-    fn of(&self, stranger: bool) -> &AuditLog {
-        if stranger { &self.strangers } else { &self.users }
-    }
-
-    /// Whether a request of a stranger may be recorded.
-    fn take_for_stranger(&self, now: Timestamp) -> bool {
-        let taken = lock(&self.strangers_budget).take(now);
-        if !taken {
-            self.left_out(&self.strangers, now);
-        }
-        taken
-    }
-
-    /// Whether a request of `user` that was refused may be recorded.
-    fn take_for_refusal(&self, user: &str, now: Timestamp) -> bool {
-        let taken = lock(&self.refusals).take(user, now);
-        if !taken {
-            self.left_out(&self.users, now);
-        }
-        taken
-    }
-
-    fn left_out(&self, log: &AuditLog, now: Timestamp) {
-        log.count_left_out();
-        let now = now.as_millisecond();
-        // If it is set already, what is to be told then includes this.
-        let _ = self.tell_at.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Says in the logs what is left out of them, if it is time to.
-    fn tell(&self, now: Timestamp) {
-        if now.as_millisecond() < self.tell_at.load(Ordering::Relaxed) {
-            return;
-        }
-        let strangers = lock(&self.strangers_budget).take_due(now);
-        let refusals = lock(&self.refusals).take_due(now);
-        let next = match (&strangers, refusals.is_empty()) {
-            (None, true) => NEVER,
-            _ => now.as_millisecond().saturating_add(budget::QUIET.as_secs().saturating_mul(1000)),
-        };
-        self.tell_at.store(next, Ordering::Relaxed);
-        self.put_notices(strangers, &refusals, now);
-    }
-
-    fn put_notices(
-        &self,
-        strangers: Option<LeftOut>,
-        refusals: &[(String, LeftOut)],
-        now: Timestamp,
-    ) {
-        let notice = |who, LeftOut { events, from, to }| {
-            Notice::LeftOut { who, events, from, to }.event(now)
-        };
-        if let Some(left_out) = strangers {
-            self.strangers.put(&notice("system:anonymous", left_out));
-        }
-        for (user, left_out) in refusals {
-            self.users.put(&notice(user, *left_out));
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What is left out is told before the logs end.
 impl Drop for Recorder {
     fn drop(&mut self) {
-        let strangers = lock(&self.logs.strangers_budget).last_word();
-        let refusals = lock(&self.logs.refusals).last_words();
-        self.logs.put_notices(strangers, &refusals, (self.clock)());
+        self.logs.tell_the_rest((self.clock)());
     }
 }
 
@@ -154,13 +61,12 @@ impl Recorder {
 
     /// Opens the files of the logs again, after somebody moved them away.
     pub(crate) fn reopen(&self) {
-        self.logs.users.reopen();
-        self.logs.strangers.reopen();
+        self.logs.reopen();
     }
 
     /// Why requests cannot be recorded at the moment.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.logs.users.trouble().or_else(|| self.logs.strangers.trouble())
+        self.logs.trouble()
     }
 
     /// From now on new requests are judged by `policy`.
@@ -193,7 +99,7 @@ impl Recorder {
             Err(Full::Unrecorded) if !self.is_required(facts.action) => None,
             Err(full) => {
                 if full == Full::Unrecorded {
-                    self.logs.users.count_rejected();
+                    self.logs.of(false).count_rejected();
                 }
                 return Err(AuditUnavailable("the audit log has no room".to_owned()));
             }

@@ -1,6 +1,9 @@
 //! One record per request, whatever becomes of the request.
 
-use std::panic;
+use std::{
+    panic,
+    sync::atomic::{AtomicI64, Ordering},
+};
 
 use jiff::Timestamp;
 use serde_json::json;
