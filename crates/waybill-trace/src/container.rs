@@ -105,8 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn this_process_started_in_the_past() {
+    fn this_process_did_not_start_in_the_future() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        assert!(process_started(std::process::id(), now).unwrap() < now);
+        // Both are told in hundredths of a second, and this process may be younger than that.
+        assert!(process_started(std::process::id(), now).unwrap() <= now);
     }
 }

@@ -7,6 +7,7 @@ use oci_spec::runtime::{
     Capability, LinuxCpuBuilder, LinuxMemoryBuilder, LinuxPidsBuilder, LinuxResources,
     LinuxResourcesBuilder,
 };
+use waybill_runtime::engine::SeccompProfile;
 use waybill_testkit::hostile::hostile;
 
 use crate::lab::{Lab, eventually, exec};
@@ -20,6 +21,7 @@ async fn puppet(resources: Option<LinuxResources>) -> Option<Lab> {
     let lab = Lab::open().await?;
     fs::copy(hostile(), lab.rootfs.join("bin/hostile")).unwrap();
     let mut request = lab.container("box", &["/bin/sh", "-c", PUPPET]);
+    request.seccomp = SeccompProfile::Unconfined;
     let mut linux = request.spec.linux().clone().unwrap();
     linux.set_resources(resources);
     request.spec.set_linux(Some(linux));

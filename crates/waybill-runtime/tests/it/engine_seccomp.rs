@@ -3,11 +3,9 @@
 use std::fs;
 
 use waybill_runtime::engine::{ContainerRequest, SeccompProfile, SessionFilter};
+use waybill_testkit::hostile::hostile;
 
-use crate::{
-    hostile::hostile,
-    lab::{Lab, exec},
-};
+use crate::lab::{Lab, exec};
 
 /// A lab whose containers find the attacks at `/bin/hostile`.
 async fn open() -> Option<Lab> {

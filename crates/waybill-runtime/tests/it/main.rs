@@ -24,7 +24,3 @@ mod engine_sandbox;
 mod engine_seccomp;
 mod engine_spawner;
 mod lab;
-// Shared with tests of whole stacks, whose kit stands above this crate.
-#[expect(unreachable_pub, clippy::disallowed_methods, reason = "it is a part of the test kit")]
-#[path = "../../../waybill-testkit/src/hostile.rs"]
-mod hostile;
