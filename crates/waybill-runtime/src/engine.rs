@@ -34,6 +34,7 @@ use waybill_core::{
 use crate::sys;
 
 pub(crate) use self::clock::seconds;
+pub(crate) use self::volume::EMULATED_IN_PROC;
 pub use self::{
     attach_sessions::{AttachRecord, AttachRequest, AttachSession},
     error::{EngineError, ExecFault, Kind},

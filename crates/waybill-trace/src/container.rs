@@ -6,7 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use tonic::Code;
 use waybill_proto::cri::{ContainerStatusRequest, ListContainersRequest};
 
-use crate::runtime::{Container, Runtime, RuntimeError, time};
+use crate::{
+    process::read_lossy,
+    runtime::{Container, Runtime, RuntimeError, time},
+};
 
 /// How finely the kernel counts the start of a process for user space: `USER_HZ`, on every machine that we run on. In
 /// milliseconds.
@@ -70,7 +73,7 @@ impl Runtime {
 
 /// When a process was started, to a hundredth of a second, by a clock that shows `now`.
 pub fn process_started(pid: u32, now: Timestamp) -> io::Result<Timestamp> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let stat = read_lossy(&format!("/proc/{pid}/stat"))?;
     let uptime = fs::read_to_string("/proc/uptime")?;
     started_in(&stat, &uptime, now).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, "the kernel tells no start of the process")

@@ -66,7 +66,7 @@ pub fn read_processes() -> io::Result<Vec<ProcessFacts>> {
 }
 
 fn facts(pid: u32, cgroups: &mut CgroupIds) -> Option<ProcessFacts> {
-    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let read = |name: &str| read_lossy(&format!("/proc/{pid}/{name}")).ok();
     let (parent, began) = parse_stat(&read("stat")?)?;
     let path = read("cgroup")?;
     let namespace = fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
@@ -81,14 +81,21 @@ fn facts(pid: u32, cgroups: &mut CgroupIds) -> Option<ProcessFacts> {
     })
 }
 
-/// Parent and beginning, unless the process is dead.
+/// A file of `/proc` in which a process may have put bytes that are no text, such as its name.
+pub(crate) fn read_lossy(path: &str) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+}
+
+/// Parent and beginning, unless the process is dead. One whose first thread ended looks dead but for its other threads.
 fn parse_stat(stat: &str) -> Option<(u32, u64)> {
     // The name in parentheses may hold anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    let began = fields.nth(17)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some((parent, began))
+    let threads: u64 = fields.nth(15)?.parse().ok()?;
+    let began = fields.nth(1)?.parse().ok()?;
+    let lives = !matches!(state, "Z" | "X") || threads > 1;
+    lives.then_some((parent, began))
 }
 
 /// The unified hierarchy is the line with number 0.
@@ -164,6 +171,28 @@ mod tests {
         assert_eq!(parse_stat(&stat("S")), Some((1, 4711)));
         assert_eq!(parse_stat(&stat("Z")), None);
         assert_eq!(parse_stat("7 (a"), None);
+    }
+
+    /// A program that ended its first thread and went on in another was not seen.
+    #[test]
+    fn a_process_lives_as_long_as_one_of_its_threads() {
+        let stat = |threads: u32| {
+            format!("7 (a) Z 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 4711 9")
+        };
+        assert_eq!(parse_stat(&stat(1)), None);
+        assert_eq!(parse_stat(&stat(2)), Some((1, 4711)));
+    }
+
+    /// A process that gave itself a name that is no text was not seen.
+    #[test]
+    fn a_name_that_is_no_text_hides_nobody() {
+        let name = fs::read("/proc/self/comm").unwrap();
+        fs::write("/proc/self/comm", b"\xff) S").unwrap();
+        let found = CgroupIds::find().ok().map(|mut ids| facts(std::process::id(), &mut ids));
+        let started = crate::process_started(std::process::id(), jiff::Timestamp::now());
+        fs::write("/proc/self/comm", name.trim_ascii_end()).unwrap();
+        assert!(started.is_ok());
+        assert!(found.is_none_or(|found| found.is_some()));
     }
 
     #[test]

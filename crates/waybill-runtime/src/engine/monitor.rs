@@ -11,6 +11,7 @@ mod creator;
 mod ending;
 mod log;
 mod privileges;
+mod proc;
 mod requests;
 mod seccomp;
 mod session;

@@ -10,6 +10,20 @@ use super::request::STAGE;
 
 const DEV: &str = "/dev";
 
+/// Files below `/proc` that tools such as lxcfs show containers with their own numbers; runc's list.
+pub(crate) const EMULATED_IN_PROC: [&str; 10] = [
+    "cpuinfo",
+    "diskstats",
+    "loadavg",
+    "meminfo",
+    "slabinfo",
+    "stat",
+    "swaps",
+    "sys/crypto/fips_enabled",
+    "sys/kernel/ns_last_pid",
+    "uptime",
+];
+
 /// A part of the machine that a container gets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Volume {

@@ -100,3 +100,43 @@ async fn links_swapped_into_a_mount_target_do_not_lead_out() {
     lab.remove(&sandbox).await;
     lab.close().await;
 }
+
+/// The runtime refuses volumes below `/proc`, and a link in another volume of the pod led one there all the same.
+#[tokio::test]
+async fn a_link_in_a_volume_leads_no_other_volume_into_proc() {
+    let Some(lab) = CriLab::open().await else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (outer, inner) = (directory.path().join("outer"), directory.path().join("inner"));
+    for made in [&outer.join("plain"), &inner] {
+        fs::create_dir_all(made).unwrap();
+    }
+    for (name, target) in [("own", "/proc/self"), ("proc", "/proc"), ("sys", "../proc/sys")] {
+        symlink(target, outer.join(name)).unwrap();
+    }
+    let sandbox = lab.run_sandbox(lab.sandbox_config("proc")).await;
+    let mount = |outside: &Path, inside: &str| Mount {
+        container_path: inside.into(),
+        host_path: outside.display().to_string(),
+        ..Mount::default()
+    };
+    for (number, (at, below, code)) in [
+        ("/a", "/a/plain", Some(0)),
+        ("/dev", "/dev/plain", Some(0)),
+        ("/a", "/a/own/attr", None),
+        ("/a", "/a/proc", None),
+        ("/a", "/a/sys", None),
+        ("/dev", "/dev/sys", None),
+        ("/dev", "/dev/proc", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let config = ContainerConfig {
+            mounts: vec![mount(&outer, at), mount(&inner, below)],
+            ..container(&format!("c{number}"), &["true"])
+        };
+        assert_eq!(attempt(&lab, &sandbox, config).await, code, "{below}");
+    }
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}

@@ -147,7 +147,13 @@ fn process(process: &LiveProcess) -> String {
 }
 
 fn plain(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+    text.chars().map(|char| if rearranges(char) { '\u{fffd}' } else { char }).collect()
+}
+
+/// Whether a terminal would act on it, turn what follows around, or not show it.
+fn rearranges(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn cut(text: &str) -> String {
@@ -188,6 +194,15 @@ mod tests {
             moved: Vec::new(),
             process: None,
         }
+    }
+
+    /// A command with a mark for right-to-left text turned the rest of its line around.
+    #[test]
+    fn no_letter_of_a_command_rearranges_the_table() {
+        for letter in ['\u{202e}', '\u{2066}', '\u{2028}', '\u{200b}', '\u{9b}', '\r', '\u{feff}'] {
+            assert_eq!(plain(&format!("a{letter}b")), "a\u{fffd}b");
+        }
+        assert_eq!(plain("añ…→ü"), "añ…→ü");
     }
 
     #[test]

@@ -9,9 +9,12 @@ use oci_spec::runtime::{Mount, MountBuilder};
 use waybill_proto::cri::{self, MountPropagation};
 
 use super::{rootfs::Rootfs, sharing::Sharing};
-use crate::cri::{
-    error::{CriError, Result},
-    machine::Machine,
+use crate::{
+    cri::{
+        error::{CriError, Result},
+        machine::Machine,
+    },
+    engine::EMULATED_IN_PROC,
 };
 
 const DEV: &str = "/dev";
@@ -147,7 +150,7 @@ pub(crate) fn check_destinations(rootfs: &Rootfs, mounts: &[cri::Mount]) -> Resu
         let Ok(below) = reached.strip_prefix("/proc") else { continue };
         let allowed = match below.to_str() {
             Some("") => is_proc(&mount.host_path),
-            below => below.is_some_and(|below| EMULATED.contains(&below)),
+            below => below.is_some_and(|below| EMULATED_IN_PROC.contains(&below)),
         };
         if !allowed {
             return Err(CriError::invalid(format!(
@@ -157,20 +160,6 @@ pub(crate) fn check_destinations(rootfs: &Rootfs, mounts: &[cri::Mount]) -> Resu
     }
     Ok(())
 }
-
-/// Files that tools such as lxcfs show containers with their own numbers; runc's list.
-const EMULATED: [&str; 10] = [
-    "cpuinfo",
-    "diskstats",
-    "loadavg",
-    "meminfo",
-    "slabinfo",
-    "stat",
-    "swaps",
-    "sys/crypto/fips_enabled",
-    "sys/kernel/ns_last_pid",
-    "uptime",
-];
 
 fn is_proc(host_path: &str) -> bool {
     const PROC_SUPER_MAGIC: i128 = 0x9fa0;

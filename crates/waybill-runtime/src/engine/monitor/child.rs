@@ -6,7 +6,7 @@
 use std::{
     ffi::CString,
     fs::File,
-    io::{self, Write},
+    io::{self, Read, Write},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
@@ -223,7 +223,7 @@ fn check_is_ptmx(master: &OwnedFd) -> io::Result<()> {
 /// Programs expect `HOME`; like other runtimes we take it from the container's own list of users.
 pub(super) fn add_home(environment: &mut Block, uid: u32) {
     if environment::value_of(environment, "HOME").is_none_or(<[u8]>::is_empty) {
-        let users = std::fs::read("/etc/passwd").unwrap_or_default();
+        let users = read_users("/etc/passwd").unwrap_or_default();
         let home = home_of(&users, uid).unwrap_or(b"/");
         let line = [b"HOME=", home, b"\0"].concat();
         let kept: Vec<u8> = environment::strings(environment)
@@ -233,6 +233,18 @@ pub(super) fn add_home(environment: &mut Block, uid: u32) {
             .collect();
         *environment = kept.into();
     }
+}
+
+/// The container decides what lies there: a pipe would be waited for, and a device may never end.
+fn read_users(path: &str) -> io::Result<Vec<u8>> {
+    const LONGEST: u64 = 4 << 20;
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let mut users = Vec::new();
+    if file.metadata()?.is_file() {
+        file.take(LONGEST).read_to_end(&mut users)?;
+    }
+    Ok(users)
 }
 
 fn home_of(users: &[u8], uid: u32) -> Option<&[u8]> {
@@ -366,6 +378,24 @@ mod tests {
         assert_eq!(program("./ls", b"PATH=/a\0"), ["./ls"]);
         assert_eq!(program("ls", b"")[5], "/bin/ls");
         assert!(Program::new(Vec::new(), b"").is_none());
+    }
+
+    /// A pipe at `/etc/passwd` held a session for ever, and a device took all memory.
+    #[test]
+    fn a_list_of_users_is_a_file_of_reasonable_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let mode = Mode::from_raw_mode(0o644);
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, mode, 0)
+            .unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at("device")).unwrap();
+        std::fs::write(at("file"), "root:x:0:0::/root:").unwrap();
+        File::create(at("huge")).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read_users(&at("pipe")).unwrap(), b"");
+        assert_eq!(read_users(&at("device")).unwrap(), b"");
+        assert_eq!(read_users(&at("file")).unwrap(), b"root:x:0:0::/root:");
+        assert_eq!(read_users(&at("huge")).unwrap().len(), 4 << 20);
+        assert!(read_users(&at("none")).is_err());
     }
 
     #[test]

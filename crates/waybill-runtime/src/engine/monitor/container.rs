@@ -62,8 +62,9 @@ impl Container {
     /// while before its parent and its pidfd tell.
     pub(super) fn is_dying(&self) -> bool {
         // Not reaped, or we would know, so its number is still its own.
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
-        stat.map_or(true, |stat| is_exiting(&stat))
+        // Its name, which is in there, may be no text.
+        let stat = std::fs::read(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
+        stat.map_or(true, |stat| is_exiting(&String::from_utf8_lossy(&stat)))
     }
 }
 

@@ -22,7 +22,7 @@ use waybill_core::chain::Chain;
 
 use super::{
     child::{self, Program},
-    privileges, view, volumes,
+    privileges, proc, view, volumes,
 };
 use crate::engine::{
     cgroup::Cgroup,
@@ -217,6 +217,7 @@ impl Executor for Workload {
     fn setup_envs(&self, _: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
         let failed = ExecutorSetEnvsError::Other;
         sys::close_all_but_sockets().map_err(|error| failed(error.to_string()))?;
+        proc::check().map_err(failed)?;
         privileges::settle(&self.settings)
             .map_err(|fault| failed(fault.describe(b"", &self.settings.cwd)))
     }

@@ -22,6 +22,7 @@ use rustix::{
     thread::LinkNameSpaceType,
 };
 
+use super::proc;
 use crate::engine::{
     request::STAGE,
     sys,
@@ -117,6 +118,9 @@ fn put_one_late(volume: &Volume, tree: &OwnedFd) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let target = openat2(CWD, &volume.destination, flags, Mode::empty(), resolve)?;
+    if proc::is_proc(&target) {
+        return Err(io::Error::other("a link leads into /proc; mount it elsewhere"));
+    }
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(tree.as_fd(), "", target.as_fd(), "", flags)?)
 }
