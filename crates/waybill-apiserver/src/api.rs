@@ -196,7 +196,7 @@ impl Service for Api {
                 let code = answer.response.status().as_u16();
                 self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
-                self.follow_session(answer.ended, audit);
+                self.follow_session(answer.ended, (audit, counted));
                 return answer.response;
             }
             Ok(Handled::Answer(answer)) => answer,
@@ -250,8 +250,8 @@ impl Api {
         audit.allowed().await.map_err(|error| Status::unavailable(error.to_string()))
     }
 
-    /// Counts a request about a resource; an error if there are too many. Probes and discovery, what
-    /// lasts, and administrators are not counted.
+    /// Counts a request about a resource; an error if there are too many. Probes and discovery, and
+    /// administrators are not counted.
     fn count(
         &self,
         user: &User,
@@ -260,12 +260,13 @@ impl Api {
     ) -> Result<Option<InFlightRequest>, Status> {
         let is_path = matches!(action.target, Target::Path(_));
         let is_admin = user.groups.iter().any(|group| group == MASTERS_GROUP);
-        if is_path || is_admin || lifetime == Lifetime::LongRunning {
+        if is_path || is_admin {
             return Ok(None);
         }
-        let kind = match action.verb.as_str() {
-            "get" | "list" | "watch" => RequestKind::Reading,
-            _ => RequestKind::Mutating,
+        let kind = match (lifetime, action.verb.as_str()) {
+            (Lifetime::LongRunning, _) => RequestKind::Lasting,
+            (Lifetime::Short, "get" | "list" | "watch") => RequestKind::Reading,
+            (Lifetime::Short, _) => RequestKind::Mutating,
         };
         let counted = self.in_flight.begin(&user.name, kind);
         counted.map(Some).ok_or_else(Status::too_many_requests)
@@ -293,12 +294,16 @@ impl Api {
         Err(Status::forbidden(target, message))
     }
 
-    /// The record of a session ends with the session.
-    fn follow_session(&self, ended: Option<oneshot::Receiver<StreamEnd>>, audit: RequestAudit) {
+    /// The record of a session ends with the session, and it counts until then: both are `kept`.
+    fn follow_session(
+        &self,
+        ended: Option<oneshot::Receiver<StreamEnd>>,
+        kept: impl Send + 'static,
+    ) {
         let Some(ended) = ended else { return };
         self.sessions.spawn(async move {
             let _ = ended.await;
-            drop(audit);
+            drop(kept);
         });
     }
 
