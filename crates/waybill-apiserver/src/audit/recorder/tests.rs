@@ -440,6 +440,52 @@ async fn refusals_of_one_user_have_a_limit_and_sessions_of_others_are_recorded()
     assert_eq!(notice.annotations["audit.waybill.dev/user"], "mallory");
 }
 
+/// Hole: everybody may ask what they may do, and be told that a header is wrong, with 16 KiB of address
+/// each time; a minute of it pushed out what others did.
+#[tokio::test]
+async fn what_everybody_may_ask_has_the_limit_of_refusals() {
+    let review = action("create", "selfsubjectreviews", "");
+    let get = action("get", "pods", "");
+    for (asked, code) in [(&review, 201), (&review, 422), (&get, 400)] {
+        let fixture = standing_still();
+        for _ in 0..3_000 {
+            let audit = begin_as(&fixture, &jane(), asked).await.unwrap();
+            audit.complete(ResponseStatus::code(code)).await.unwrap();
+        }
+        let (sink, left_out) = (fixture.sink.clone(), fixture.metrics.left_out.get());
+        drop(fixture);
+        assert!(left_out > 0, "{} {code}: the limit is never reached", asked.verb);
+        let events = sink.events();
+        let told = events.iter().filter(|event| event.user.username == "jane").count();
+        assert_eq!(told as u64 + left_out, 3_000);
+    }
+}
+
+/// The rate of refusals is of little use if each may be long.
+#[tokio::test]
+async fn the_record_of_a_refusal_is_short() {
+    let fixture = standing_still();
+    let (user, action, uri) = (jane(), action("get", "pods", ""), "/?x=".repeat(4_000));
+    for code in [403, 200] {
+        let facts = RequestFacts {
+            id: mint_id(),
+            user: &user,
+            impersonated: None,
+            action: &action,
+            uri: &uri,
+            source_ips: &[],
+            user_agent: "",
+            lifetime: Lifetime::Short,
+        };
+        let audit = fixture.recorder.begin(facts).await.unwrap();
+        audit.complete(ResponseStatus::code(code)).await.unwrap();
+    }
+    let sink = fixture.sink.clone();
+    drop(fixture);
+    let lengths: Vec<_> = sink.events().iter().map(|event| event.request_uri.len()).collect();
+    assert_eq!(lengths, [1024 + "...TRUNCATED".len(), uri.len()]);
+}
+
 /// The hole: with a full disk sessions went on, unrecorded.
 #[tokio::test]
 async fn a_session_that_cannot_be_recorded_is_refused_and_the_refusal_is_recorded_later() {
