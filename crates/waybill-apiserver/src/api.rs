@@ -6,7 +6,12 @@ mod pods;
 mod reviews;
 mod write;
 
-use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
@@ -20,7 +25,9 @@ use waybill_stream::{long_target, splice::StreamEnd};
 
 pub(crate) use self::nonresource::open_api;
 use crate::{
-    audit::{self, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
+    audit::{
+        self, Budget, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id,
+    },
     authn::{Authenticated, Authenticator, Peer, front_proxy::strip, impersonation},
     authz::{Authorizer, FieldTerm, MASTERS_GROUP, forbidden},
     http::{
@@ -56,6 +63,8 @@ pub(crate) struct Api {
     pub(crate) gates: FeatureGates,
     pub(crate) clock: Clock,
     pub(crate) in_flight: Arc<InFlight>,
+    /// How many lines of our log those may cause who do not say who they are.
+    pub(crate) strangers_lines: Mutex<Budget>,
     /// How long a client may take to send a body.
     pub(crate) request_timeout: Duration,
 }
@@ -220,8 +229,11 @@ impl Api {
     ) -> Result<Authenticated, Status> {
         let now = (self.clock)();
         self.authenticator.authenticate(&connection.peer, headers, path, now).map_err(|error| {
-            let (address, error) = (connection.address, Chain(&error));
-            tracing::info!(%address, %error, "a client could not be authenticated");
+            let lines = &mut self.strangers_lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(left_out) = lines.take_line(now) {
+                let (address, error) = (connection.address, Chain(&error));
+                tracing::info!(%address, %error, left_out, "a client could not be authenticated");
+            }
             Status::unauthorized()
         })
     }

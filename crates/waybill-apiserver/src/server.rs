@@ -6,7 +6,7 @@ mod store;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -259,6 +259,7 @@ impl Server {
                 config.limits.max_mutating_requests_inflight,
                 config.limits.max_lasting_requests,
             ),
+            strangers_lines: Mutex::default(),
             request_timeout: config.limits.request_timeout,
         });
         controllers::ensure_basics(&api)
