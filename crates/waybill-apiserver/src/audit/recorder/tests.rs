@@ -183,7 +183,14 @@ async fn many_requests_at_once_share_a_file_that_rotates() {
     let path = directory.path().join("audit.log");
     let file = RotatingFile::open(&path, rotation, Timestamp::UNIX_EPOCH).unwrap();
     let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
-    let options = LogOptions { places: 8, durability: Durability::Disk, ..LogOptions::default() };
+    // However slow the disk is: who waits too long goes on unrecorded.
+    let patience = std::time::Duration::from_secs(60);
+    let options = LogOptions {
+        places: 8,
+        overflow: Overflow::Wait(patience),
+        durability: Durability::Disk,
+        write_wait: patience,
+    };
     let log = AuditLog::start(file, options, AuditMetrics::default(), Arc::clone(&still)).unwrap();
     let metrics = AuditMetrics::default();
     let strangers =
