@@ -6,7 +6,12 @@ mod pods;
 mod reviews;
 mod write;
 
-use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
@@ -20,7 +25,9 @@ use waybill_stream::{long_target, splice::StreamEnd};
 
 pub(crate) use self::nonresource::open_api;
 use crate::{
-    audit::{self, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id},
+    audit::{
+        self, Budget, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id,
+    },
     authn::{Authenticated, Authenticator, Peer, front_proxy::strip, impersonation},
     authz::{Authorizer, FieldTerm, MASTERS_GROUP, forbidden},
     http::{
@@ -56,6 +63,8 @@ pub(crate) struct Api {
     pub(crate) gates: FeatureGates,
     pub(crate) clock: Clock,
     pub(crate) in_flight: Arc<InFlight>,
+    /// How many lines of our log those may cause who do not say who they are.
+    pub(crate) strangers_lines: Mutex<Budget>,
     /// How long a client may take to send a body.
     pub(crate) request_timeout: Duration,
 }
@@ -196,7 +205,7 @@ impl Service for Api {
                 let code = answer.response.status().as_u16();
                 self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
-                self.follow_session(answer.ended, audit);
+                self.follow_session(answer.ended, (audit, counted));
                 return answer.response;
             }
             Ok(Handled::Answer(answer)) => answer,
@@ -220,8 +229,11 @@ impl Api {
     ) -> Result<Authenticated, Status> {
         let now = (self.clock)();
         self.authenticator.authenticate(&connection.peer, headers, path, now).map_err(|error| {
-            let (address, error) = (connection.address, Chain(&error));
-            tracing::info!(%address, %error, "a client could not be authenticated");
+            let lines = &mut self.strangers_lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(left_out) = lines.take_line(now) {
+                let (address, error) = (connection.address, Chain(&error));
+                tracing::info!(%address, %error, left_out, "a client could not be authenticated");
+            }
             Status::unauthorized()
         })
     }
@@ -250,8 +262,8 @@ impl Api {
         audit.allowed().await.map_err(|error| Status::unavailable(error.to_string()))
     }
 
-    /// Counts a request about a resource; an error if there are too many. Probes and discovery, what
-    /// lasts, and administrators are not counted.
+    /// Counts a request about a resource; an error if there are too many. Probes and discovery, and
+    /// administrators are not counted.
     fn count(
         &self,
         user: &User,
@@ -260,12 +272,13 @@ impl Api {
     ) -> Result<Option<InFlightRequest>, Status> {
         let is_path = matches!(action.target, Target::Path(_));
         let is_admin = user.groups.iter().any(|group| group == MASTERS_GROUP);
-        if is_path || is_admin || lifetime == Lifetime::LongRunning {
+        if is_path || is_admin {
             return Ok(None);
         }
-        let kind = match action.verb.as_str() {
-            "get" | "list" | "watch" => RequestKind::Reading,
-            _ => RequestKind::Mutating,
+        let kind = match (lifetime, action.verb.as_str()) {
+            (Lifetime::LongRunning, _) => RequestKind::Lasting,
+            (Lifetime::Short, "get" | "list" | "watch") => RequestKind::Reading,
+            (Lifetime::Short, _) => RequestKind::Mutating,
         };
         let counted = self.in_flight.begin(&user.name, kind);
         counted.map(Some).ok_or_else(Status::too_many_requests)
@@ -293,12 +306,16 @@ impl Api {
         Err(Status::forbidden(target, message))
     }
 
-    /// The record of a session ends with the session.
-    fn follow_session(&self, ended: Option<oneshot::Receiver<StreamEnd>>, audit: RequestAudit) {
+    /// The record of a session ends with the session, and it counts until then: both are `kept`.
+    fn follow_session(
+        &self,
+        ended: Option<oneshot::Receiver<StreamEnd>>,
+        kept: impl Send + 'static,
+    ) {
         let Some(ended) = ended else { return };
         self.sessions.spawn(async move {
             let _ = ended.await;
-            drop(audit);
+            drop(kept);
         });
     }
 

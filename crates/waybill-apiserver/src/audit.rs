@@ -46,6 +46,7 @@ use jiff::Timestamp;
 
 #[expect(unused_imports, reason = "the parts are being put together")]
 pub(crate) use self::{
+    budget::Budget,
     event::{Event, Level, MicroTime, ObjectReference, ResponseStatus, Stage, UserInfo},
     file::{RotatingFile, Rotation},
     id::{Peer, choose_id, mint_id},

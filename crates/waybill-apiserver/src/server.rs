@@ -6,7 +6,7 @@ mod store;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -114,6 +114,9 @@ pub struct RequestLimits {
     pub max_requests_inflight: usize,
     /// Requests that change something, at once; one user has at most half of them. 0 is no limit.
     pub max_mutating_requests_inflight: usize,
+    /// Watches, sessions and logs that are followed, at once; one user has at most half of them. 0 is no
+    /// limit. Each needs up to three of the 65,536 places of the audit log.
+    pub max_lasting_requests: usize,
     /// How long a client may take to send the body of a request.
     pub request_timeout: Duration,
 }
@@ -123,6 +126,7 @@ impl Default for RequestLimits {
         Self {
             max_requests_inflight: 400,
             max_mutating_requests_inflight: 200,
+            max_lasting_requests: 16_384,
             request_timeout: Duration::from_secs(60),
         }
     }
@@ -253,7 +257,9 @@ impl Server {
             in_flight: InFlight::new(
                 config.limits.max_requests_inflight,
                 config.limits.max_mutating_requests_inflight,
+                config.limits.max_lasting_requests,
             ),
+            strangers_lines: Mutex::default(),
             request_timeout: config.limits.request_timeout,
         });
         controllers::ensure_basics(&api)

@@ -168,6 +168,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
             max_requests_inflight: args.max_requests_inflight,
             max_mutating_requests_inflight: args.max_mutating_requests_inflight,
             request_timeout: Duration::from_secs(args.request_timeout),
+            ..RequestLimits::default()
         },
     };
     log::start(args.log_format);

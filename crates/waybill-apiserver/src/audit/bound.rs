@@ -33,7 +33,7 @@ pub(super) fn cut(text: &str, limit: usize) -> String {
     format!("{}{MARK}", text.get(..end).unwrap_or_default())
 }
 
-fn cut_in_place(text: &mut String, limit: usize) {
+pub(super) fn cut_in_place(text: &mut String, limit: usize) {
     if text.len() > limit {
         *text = cut(text, limit);
     }

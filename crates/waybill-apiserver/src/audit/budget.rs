@@ -76,6 +76,13 @@ impl Budget {
         mem::take(&mut self.left_out)
     }
 
+    /// For a line of the server's own log that a stranger causes: so many are left out before it, or
+    /// nothing if it is left out too.
+    pub(crate) fn take_line(&mut self, now: Timestamp) -> Option<u64> {
+        let taken = self.take(now);
+        taken.then(|| mem::take(&mut self.left_out).map_or(0, |left_out| left_out.events))
+    }
+
     fn is_idle(&self, now: Timestamp) -> bool {
         let rested = self.at.is_none_or(|at| {
             now.duration_since(at) > SignedDuration::from_secs(i64::from(BURST / PER_SECOND))
@@ -139,6 +146,16 @@ mod tests {
         assert_eq!(budget.take_due(at(11_000)).map(|it| it.events), Some(1));
         // A clock that was set back gives nothing away.
         assert!(budget.take(at(20_000)) && budget.take(at(5)));
+    }
+
+    /// Hole: each request with a wrong token was a line of the server's log, which nobody rotates.
+    #[test]
+    fn lines_that_strangers_cause_have_a_limit_and_the_next_one_tells_what_is_missing() {
+        let mut budget = Budget::default();
+        let lines: Vec<_> = (0..3_000).filter_map(|_| budget.take_line(at(0))).collect();
+        assert_eq!((lines.len(), lines.iter().sum::<u64>()), (1_000, 0));
+        assert_eq!(budget.take_line(at(1_000)), Some(2_000));
+        assert_eq!(budget.take_line(at(1_000)), Some(0));
     }
 
     #[test]

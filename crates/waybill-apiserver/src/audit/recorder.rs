@@ -165,6 +165,7 @@ impl Recorder {
             session: is_session(facts.action),
             required: self.is_required(facts.action),
             changes: may_change(facts.action),
+            is_open_to_all: is_self_review(facts.action),
             lifetime: facts.lifetime,
         }
     }
@@ -286,10 +287,13 @@ impl RequestAudit {
         let Some(mut record) = self.record.take() else {
             return Ok(());
         };
-        let refused = matches!(status.code, 403 | 429);
+        let without_rights = record.is_open_to_all || matches!(status.code, 400 | 403 | 429);
         record.event.response_status = Some(status);
-        if refused && !record.may_tell_of_refusal() {
-            return Ok(());
+        if without_rights {
+            if !record.may_tell_of_refusal() {
+                return Ok(());
+            }
+            bound::cut_in_place(&mut record.event.request_uri, bound::STRANGERS_URI);
         }
         let written = record.emit(Stage::ResponseComplete);
         let settled = record.settle(written).await;
@@ -343,6 +347,8 @@ struct Record {
     required: bool,
     /// Whether it may change something.
     changes: bool,
+    /// Whether no right is needed for it, and it changes nothing.
+    is_open_to_all: bool,
     lifetime: Lifetime,
 }
 
@@ -368,8 +374,8 @@ impl Record {
         }
     }
 
-    /// A request that is refused changed nothing, so too many of one user are left out. One of which
-    /// something is on record is told to its end.
+    /// What somebody without rights can ask changed nothing, so too many of one user are left out. One of
+    /// which something is on record is told to its end.
     fn may_tell_of_refusal(&self) -> bool {
         let told = self.decision.records(Stage::RequestReceived);
         told || self.stranger
@@ -434,6 +440,11 @@ fn is_session(action: &Action) -> bool {
             matches!(target.subresource.as_str(), "attach" | "exec" | "portforward" | "proxy")
         }
     }
+}
+
+/// Whether somebody asks who they are or what they may do: `selfsubjectaccessreviews` and the like.
+fn is_self_review(action: &Action) -> bool {
+    matches!(&action.target, Target::Resource(target) if target.resource.starts_with("selfsubject"))
 }
 
 /// Whether the request may change something; a session may, even if it is opened by GET.

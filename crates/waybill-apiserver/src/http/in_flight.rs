@@ -2,8 +2,11 @@
 //!
 //! A request counts until its answer is sent or given up, so a client that asks and does not read
 //! uses up its own share. As upstream, requests that read and requests that change something have
-//! limits of their own, what lasts (watches, sessions) does not count, and members of
-//! `system:masters` are never refused.
+//! limits of their own, and members of `system:masters` are never refused. What lasts (watches,
+//! sessions) has a limit of its own, because each keeps a place in the audit log.
+//!
+//! However many requests are under way, each user may have a few: who would shut out others, nodes
+//! among them, needs more than a handful of users who do not read.
 
 use std::{
     collections::HashMap,
@@ -13,6 +16,8 @@ use std::{
 /// What a request does to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RequestKind {
+    /// Whatever it does, it goes on.
+    Lasting,
     Mutating,
     Reading,
 }
@@ -22,8 +27,12 @@ pub(crate) enum RequestKind {
 pub(crate) struct InFlight {
     most_reading: usize,
     most_mutating: usize,
+    most_lasting: usize,
     counts: Mutex<Counts>,
 }
+
+/// Of so many requests that may be under way, one is for each user in any case.
+const OWN_SHARE: usize = 40;
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -42,8 +51,8 @@ pub(crate) struct InFlightRequest {
 
 impl InFlight {
     /// At most so many requests of each kind; 0 is no limit. One user has at most half of them.
-    pub(crate) fn new(most_reading: usize, most_mutating: usize) -> Arc<Self> {
-        Arc::new(Self { most_reading, most_mutating, counts: Mutex::default() })
+    pub(crate) fn new(most_reading: usize, most_mutating: usize, most_lasting: usize) -> Arc<Self> {
+        Arc::new(Self { most_reading, most_mutating, most_lasting, counts: Mutex::default() })
     }
 
     /// Counts a request of `user`; nothing if there are too many.
@@ -53,6 +62,7 @@ impl InFlight {
         kind: RequestKind,
     ) -> Option<InFlightRequest> {
         let most = match kind {
+            RequestKind::Lasting => self.most_lasting,
             RequestKind::Mutating => self.most_mutating,
             RequestKind::Reading => self.most_reading,
         };
@@ -60,7 +70,8 @@ impl InFlight {
         let all = counts.all.get(&kind).copied().unwrap_or_default();
         let key = (kind, user.to_owned());
         let own = counts.of_user.get(&key).copied().unwrap_or_default();
-        if most > 0 && (all >= most || own >= most.div_ceil(2)) {
+        let all_are_taken = all >= most && own >= most / OWN_SHARE;
+        if most > 0 && (all_are_taken || own >= most.div_ceil(2)) {
             return None;
         }
         counts.all.insert(kind, all.saturating_add(1));
@@ -91,7 +102,7 @@ mod tests {
 
     #[test]
     fn nobody_has_more_than_half_and_all_have_no_more_than_all() {
-        let requests = InFlight::new(4, 1);
+        let requests = InFlight::new(4, 1, 0);
         let reading = |user: &str| requests.begin(user, RequestKind::Reading);
         let first = reading("a").unwrap();
         let _second = reading("a").unwrap();
@@ -106,15 +117,30 @@ mod tests {
         assert!(requests.begin("b", RequestKind::Mutating).is_some());
     }
 
+    /// Hole: two users without rights who did not read their answers made the server refuse everybody
+    /// else, nodes that renew their leases among them.
+    #[test]
+    fn however_many_ask_each_user_is_served_a_little() {
+        let requests = InFlight::new(400, 200, 0);
+        let mutating = |user: &str| requests.begin(user, RequestKind::Mutating);
+        let held: Vec<_> =
+            (0..200).map(|number| mutating(["mallory", "trudy"][number % 2])).collect();
+        assert!(held.iter().all(Option::is_some));
+        assert!(mutating("mallory").is_none() && mutating("trudy").is_none());
+        let node: Vec<_> = (0..6).map(|_| mutating("system:node:a")).collect();
+        assert_eq!(node.iter().flatten().count(), 5, "little is left, and nobody is shut out");
+        assert!(mutating("jane").is_some());
+    }
+
     #[test]
     fn nothing_is_kept_of_users_without_requests() {
-        let requests = InFlight::new(1, 1);
+        let requests = InFlight::new(1, 1, 0);
         drop(requests.begin("a", RequestKind::Reading));
         let held = requests.begin("b", RequestKind::Reading).unwrap();
         assert!(requests.begin("c", RequestKind::Reading).is_none());
         drop(held);
         assert!(requests.counts.lock().unwrap().of_user.is_empty());
-        let unlimited = InFlight::new(0, 0);
+        let unlimited = InFlight::new(0, 0, 0);
         let many: Vec<_> = (0..1000).map(|_| unlimited.begin("a", RequestKind::Reading)).collect();
         assert!(many.iter().all(Option::is_some));
     }

@@ -186,7 +186,14 @@ async fn many_requests_at_once_share_a_file_that_rotates() {
     let path = directory.path().join("audit.log");
     let file = RotatingFile::open(&path, rotation, Timestamp::UNIX_EPOCH).unwrap();
     let still: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
-    let options = LogOptions { places: 8, durability: Durability::Disk, ..LogOptions::default() };
+    // However slow the disk is: who waits too long goes on unrecorded.
+    let patience = std::time::Duration::from_secs(60);
+    let options = LogOptions {
+        places: 8,
+        overflow: Overflow::Wait(patience),
+        durability: Durability::Disk,
+        write_wait: patience,
+    };
     let log = AuditLog::start(file, options, AuditMetrics::default(), Arc::clone(&still)).unwrap();
     let metrics = AuditMetrics::default();
     let strangers =
@@ -441,6 +448,52 @@ async fn refusals_of_one_user_have_a_limit_and_sessions_of_others_are_recorded()
     assert_eq!((of("mallory") as u64 + left_out, of("jane")), (3_000, 2));
     let notice = events.iter().find(|event| event.verb == "notice").unwrap();
     assert_eq!(notice.annotations["audit.waybill.dev/user"], "mallory");
+}
+
+/// Hole: everybody may ask what they may do, and be told that a header is wrong, with 16 KiB of address
+/// each time; a minute of it pushed out what others did.
+#[tokio::test]
+async fn what_everybody_may_ask_has_the_limit_of_refusals() {
+    let review = action("create", "selfsubjectreviews", "");
+    let get = action("get", "pods", "");
+    for (asked, code) in [(&review, 201), (&review, 422), (&get, 400)] {
+        let fixture = standing_still();
+        for _ in 0..3_000 {
+            let audit = begin_as(&fixture, &jane(), asked).await.unwrap();
+            audit.complete(ResponseStatus::code(code)).await.unwrap();
+        }
+        let (sink, left_out) = (fixture.sink.clone(), fixture.metrics.left_out.get());
+        drop(fixture);
+        assert!(left_out > 0, "{} {code}: the limit is never reached", asked.verb);
+        let events = sink.events();
+        let told = events.iter().filter(|event| event.user.username == "jane").count();
+        assert_eq!(told as u64 + left_out, 3_000);
+    }
+}
+
+/// The rate of refusals is of little use if each may be long.
+#[tokio::test]
+async fn the_record_of_a_refusal_is_short() {
+    let fixture = standing_still();
+    let (user, action, uri) = (jane(), action("get", "pods", ""), "/?x=".repeat(4_000));
+    for code in [403, 200] {
+        let facts = RequestFacts {
+            id: mint_id(),
+            user: &user,
+            impersonated: None,
+            action: &action,
+            uri: &uri,
+            source_ips: &[],
+            user_agent: "",
+            lifetime: Lifetime::Short,
+        };
+        let audit = fixture.recorder.begin(facts).await.unwrap();
+        audit.complete(ResponseStatus::code(code)).await.unwrap();
+    }
+    let sink = fixture.sink.clone();
+    drop(fixture);
+    let lengths: Vec<_> = sink.events().iter().map(|event| event.request_uri.len()).collect();
+    assert_eq!(lengths, [1024 + "...TRUNCATED".len(), uri.len()]);
 }
 
 /// The hole: with a full disk sessions went on, unrecorded.

@@ -111,6 +111,16 @@ async fn a_list_in_pieces_is_whole() {
 }
 
 impl TestServer {
+    /// Without making her an administrator, who is not counted.
+    async fn let_alice_do_all(&self) {
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "readers"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}]});
+        let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        self.send("admin", "POST", path, &binding.to_string()).await.created();
+    }
+
     async fn get_accepting(&self, path: &str, accept: &str) -> Value {
         let mut stream = self.connect().await;
         let request = format!(
@@ -149,12 +159,7 @@ fn unchunked(answer: &[u8]) -> Vec<u8> {
 async fn a_user_with_too_many_requests_is_told_to_come_back_and_others_are_served() {
     let limits = RequestLimits { max_requests_inflight: 4, ..RequestLimits::default() };
     let server = TestServer::start_with(|config| config.limits = limits).await;
-    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "readers"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}]});
-    let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    server.send("admin", "POST", path, &binding.to_string()).await.created();
+    server.let_alice_do_all().await;
     let mut client = ClosedWindow::open(&server).await;
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let first = client.get("alice", roles).await;
@@ -175,6 +180,22 @@ async fn a_user_with_too_many_requests_is_told_to_come_back_and_others_are_serve
         }
     };
     timeout(PATIENCE, served).await.expect("her requests are over");
+}
+
+/// Hole: a user with a right to watch one thing held a place of the audit log with each watch, until
+/// there was none for anybody: what was changed then is not on record.
+#[tokio::test]
+async fn watches_of_one_user_have_a_limit() {
+    let limits = RequestLimits { max_lasting_requests: 4, ..RequestLimits::default() };
+    let server = TestServer::start_with(|config| config.limits = limits).await;
+    server.let_alice_do_all().await;
+    let mut client = ClosedWindow::open(&server).await;
+    let watch = format!("{MAPS}?watch=1");
+    let held = [client.get("alice", &watch).await, client.get("alice", &watch).await];
+    assert!(held.iter().all(|answer| answer.status() == StatusCode::OK));
+    assert_eq!(client.get("alice", &watch).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(client.get("admin", &watch).await.status(), StatusCode::OK);
+    assert_eq!(server.send("alice", "GET", MAPS, "").await.code, 200);
 }
 
 /// Hole: whoever was let in could take as long as they liked for a body.
