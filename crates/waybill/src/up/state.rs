@@ -1,9 +1,9 @@
 //! The state directory: one `waybill up` at a time, and what is kept from one start to the next.
 
 use std::{
-    fs::{self, DirBuilder, File, TryLockError},
+    fs::{self, DirBuilder, File, Permissions, TryLockError},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -40,8 +40,10 @@ impl State {
         let dir = own_directory(dir)?;
         let lock = dir.join("up.lock");
         let mut options = File::options();
-        options.create(true).append(true).custom_flags(no_links());
+        options.create(true).append(true).mode(0o600).custom_flags(no_links());
         let file = options.open(&lock).with_context(doing)?;
+        // Whoever can read a file can lock it; older versions let everybody.
+        file.set_permissions(Permissions::from_mode(0o600)).with_context(doing)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!(
@@ -150,6 +152,18 @@ mod tests {
         state.keep(kept).unwrap();
         drop(state);
         assert_eq!(State::open(&path).unwrap().kept(), kept);
+    }
+
+    /// Hole: any local user could lock the file, so that root could not start.
+    #[test]
+    fn only_the_owner_can_take_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("up.lock");
+        for _ in 0..2 {
+            drop(State::open(dir.path()).unwrap());
+            assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
+            fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+        }
     }
 
     #[test]

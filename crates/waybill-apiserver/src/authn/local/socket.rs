@@ -36,6 +36,8 @@ const MAX_CONNECTIONS: usize = 64;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// After an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Before another attempt to connect, while the queue of the kernel is full.
+const CONNECT_PAUSE: Duration = Duration::from_millis(5);
 /// Answers have about 1 KiB.
 const MAX_ANSWER: u64 = 64 * 1024;
 
@@ -105,7 +107,7 @@ impl Drop for LocalSocket {
 pub async fn fetch_credential(path: &Path, patience: Duration) -> Result<SecretBytes, SocketError> {
     let at = |step| move |source| SocketError { step, path: path.to_owned(), source };
     let exchange = async {
-        let stream = UnixStream::connect(path).await.map_err(at("connect to"))?;
+        let stream = connect(path).await.map_err(at("connect to"))?;
         let mut answer = Vec::with_capacity(4096);
         stream.take(MAX_ANSWER).read_to_end(&mut answer).await.map_err(at("read from"))?;
         Ok(SecretBytes::from(answer))
@@ -117,6 +119,18 @@ pub async fn fetch_credential(path: &Path, patience: Duration) -> Result<SecretB
         return Err(at("get a credential from")(io::ErrorKind::PermissionDenied.into()));
     }
     Ok(answer)
+}
+
+/// Connects, also while so many others ask that the queue of the kernel is full.
+async fn connect(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(CONNECT_PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// A step on the socket that failed.
@@ -245,6 +259,31 @@ mod tests {
         let asks = (0..200).map(|_| fetch_credential(&path, PATIENCE));
         for answer in futures_util::future::join_all(asks).await {
             assert!(answer.is_ok_and(|answer| answer.expose().ends_with(b"}")));
+        }
+    }
+
+    /// Hole: any local user who connected without end kept all others from getting a token.
+    #[tokio::test]
+    async fn a_full_queue_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("login.sock");
+        let socket = tokio::net::UnixSocket::new_stream().unwrap();
+        socket.bind(&path).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let mut queue = Vec::new();
+        while let Ok(stream) = UnixStream::connect(&path).await {
+            queue.push(stream);
+        }
+        let serve = async {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.write_all(b"{}").await;
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = fetch_credential(&path, PATIENCE) => assert_eq!(answer.unwrap().expose(), b"{}"),
+            () = serve => {}
         }
     }
 
