@@ -41,6 +41,9 @@ pub(super) struct Cgroup {
     layout: Layout,
 }
 
+/// How often a cgroup is made again because its parent was removed meanwhile.
+const MOST_TRIES: u32 = 100;
+
 /// What keeps containers from devices that they were not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeviceGuard {
@@ -89,26 +92,39 @@ impl Cgroup {
 
     /// Makes the cgroup in every hierarchy, parents included.
     pub(super) fn create(&self) -> io::Result<()> {
-        for root in self.hierarchies.roots() {
-            let unified = root == self.hierarchies.unified;
-            let cpuset = self.hierarchies.legacy_with("cpuset") == Some(root);
-            let mut parent = root.to_owned();
-            for part in self.path.components() {
-                if unified && self.hierarchies.legacy.is_empty() {
-                    pass_controllers_on(&parent);
-                }
-                let directory = parent.join(part);
-                match fs::create_dir(&directory) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        return Err(error);
-                    }
-                    _ => {}
-                }
-                if cpuset {
-                    inherit_cpuset(&parent, &directory)?;
-                }
-                parent = directory;
+        self.hierarchies.roots().try_for_each(|root| self.create_in(root))
+    }
+
+    /// Whoever else is removed from below a parent that nobody uses takes that along, until ours is there. So a parent that
+    /// goes away meanwhile is made again.
+    fn create_in(&self, root: &Path) -> io::Result<()> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.try_create_in(root) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MOST_TRIES => {}
+                result => return result,
             }
+        }
+    }
+
+    fn try_create_in(&self, root: &Path) -> io::Result<()> {
+        let unified = root == self.hierarchies.unified;
+        let cpuset = self.hierarchies.legacy_with("cpuset") == Some(root);
+        let mut parent = root.to_owned();
+        for part in self.path.components() {
+            if unified && self.hierarchies.legacy.is_empty() {
+                pass_controllers_on(&parent);
+            }
+            let directory = parent.join(part);
+            match fs::create_dir(&directory) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            if cpuset {
+                inherit_cpuset(&parent, &directory)?;
+            }
+            parent = directory;
         }
         Ok(())
     }

@@ -53,9 +53,14 @@ fn has_mounts_of_its_own() -> bool {
     namespace("self") != namespace(&parent_id().to_string())
 }
 
-/// Mounts by their numbers. Those that others had may go meanwhile.
-fn mounts() -> BTreeSet<String> {
-    table().iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+/// Mounts by their numbers and places. Those that others had may go meanwhile, and their numbers come again.
+fn mounts() -> BTreeSet<(String, PathBuf)> {
+    let of = |line: &String| {
+        let mut fields = line.split(' ');
+        let number = fields.next().unwrap().to_owned();
+        (number, PathBuf::from(fields.nth(3).unwrap()))
+    };
+    table().iter().map(of).collect()
 }
 
 /// A volume of the whole machine used to be bound below the state directory, where `rm -rf` would have

@@ -267,7 +267,10 @@ impl CriLab {
         let left: Vec<_> = mounts.lines().filter(|line| line.contains(&below)).collect();
         assert!(left.is_empty(), "{left:?}");
         eventually("no process of the lab is left", || processes_in(&run).is_empty()).await;
-        rustix::mount::unmount(&run, rustix::mount::UnmountFlags::empty()).unwrap();
+        // The spawner holds a lock in it until it has ended.
+        let flags = rustix::mount::UnmountFlags::empty();
+        eventually("its run directory is free", || rustix::mount::unmount(&run, flags).is_ok())
+            .await;
     }
 }
 

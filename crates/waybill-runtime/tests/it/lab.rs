@@ -189,7 +189,10 @@ impl Lab {
         let below: Vec<&str> =
             mounts.lines().filter(|line| line.contains(&format!("{run_text}/"))).collect();
         assert!(below.is_empty(), "{below:?}");
-        rustix::mount::unmount(&run, rustix::mount::UnmountFlags::empty()).unwrap();
+        // The spawner holds a lock in it until it has ended.
+        let flags = rustix::mount::UnmountFlags::empty();
+        eventually("its run directory is free", || rustix::mount::unmount(&run, flags).is_ok())
+            .await;
     }
 
     /// Directories of this lab in any cgroup hierarchy.
