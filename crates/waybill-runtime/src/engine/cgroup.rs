@@ -102,7 +102,7 @@ impl Cgroup {
         loop {
             tries += 1;
             match self.try_create_in(root) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MOST_TRIES => {}
+                Err(error) if is_gone(&error) && tries < MOST_TRIES => {}
                 result => return result,
             }
         }
@@ -260,6 +260,11 @@ impl Cgroup {
     pub(in crate::engine) fn unified(&self) -> PathBuf {
         self.hierarchies.unified.join(&self.path)
     }
+}
+
+/// Whether a cgroup was removed meanwhile. What was open of it then answers that there is no such device.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
 }
 
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {

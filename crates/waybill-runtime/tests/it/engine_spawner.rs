@@ -37,10 +37,13 @@ async fn kill_spawner() {
 async fn a_killed_spawner_is_replaced_before_the_next_container() {
     let Some(lab) = Lab::open().await else { return };
     lab.run("before").await;
-    kill_spawner().await;
+    let end_of_spawner = async || {
+        kill_spawner().await;
+        eventually("the spawner is dead", || spawner().is_none()).await;
+    };
+    end_of_spawner().await;
     lab.run("after").await;
-    kill_spawner().await;
-    eventually("the spawner is dead", || spawner().is_none()).await;
+    end_of_spawner().await;
     lab.engine().check().await.unwrap();
     assert!(spawner().is_some(), "whoever asks whether all is well has it replaced");
     for id in ["before", "after"] {
