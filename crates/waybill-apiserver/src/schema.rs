@@ -106,6 +106,7 @@ mod tests {
             ("rbac.authorization.k8s.io", "v1", "ClusterRole"),
             ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding"),
             ("storage.k8s.io", "v1", "CSIDriver"),
+            ("storage.k8s.io", "v1", "CSINode"),
             ("storage.k8s.io", "v1", "ProviderClass"),
             ("storage.k8s.io", "v1alpha1", "ProviderClass"),
         ];
