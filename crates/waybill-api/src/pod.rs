@@ -80,6 +80,11 @@ impl PodEnvSpec {
             .flat_map(|(_, _, container)| &container.env)
             .filter_map(|variable| variable.value_from.as_ref())
     }
+
+    /// The CSI drivers that fetch variables, as often as they are named.
+    pub fn csi_drivers(&self) -> impl Iterator<Item = &str> {
+        self.sources().filter_map(|source| Some(&*source.csi_secret_ref.as_ref()?.driver))
+    }
 }
 
 /// The three lists of containers in a pod spec.
