@@ -5,3 +5,4 @@
 //! cache, rate limits, metrics and a graceful end.
 
 pub mod driver;
+pub mod drivers;
