@@ -1,0 +1,1 @@
+//! The drivers that come with Waybill, each behind the feature of its name.
