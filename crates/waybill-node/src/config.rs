@@ -10,6 +10,7 @@ use waybill_api::gates::FeatureGates;
 
 use crate::{
     Clock,
+    csi::CsiConfig,
     directories::Directories,
     image_collection::ImageLimits,
     rotation::LogLimits,
@@ -44,6 +45,8 @@ pub struct Config {
     pub exec_env: ExecEnvPolicy,
     /// Which exec sessions are served: all, or those that the API server signed.
     pub exec_sessions: ExecSessionPolicy,
+    /// How drivers of variables are found and called.
+    pub csi: CsiConfig,
     /// Above the cgroups of all pods, such as `/waybill`.
     pub cgroup_root: String,
     /// More pods than this are not meant for the node.

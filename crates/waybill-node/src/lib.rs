@@ -14,6 +14,7 @@
 
 mod config;
 mod cri;
+mod csi;
 mod deadline;
 mod directories;
 mod environment;
@@ -44,6 +45,7 @@ use jiff::Timestamp;
 
 pub use self::{
     config::Config,
+    csi::CsiConfig,
     directories::Directories,
     image_collection::ImageLimits,
     node::{Node, NodeError},

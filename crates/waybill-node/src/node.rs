@@ -23,11 +23,12 @@ use crate::{
         changes::{self, Change as RuntimeChange},
         sandbox::Machine,
     },
+    csi::{Csi, Drivers},
     directories::Directories,
     environment::{ApiEndpoint, NodeFacts, Provenance, Resolver},
     event::{Kind, Recorder},
     image_collection::ImageCollector,
-    objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource},
+    objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource, WatchedObjects},
     pod::Pod,
     probe::Prober,
     register::{self, Facts, RegisterError},
@@ -147,8 +148,9 @@ impl Node {
             provenance,
             metrics,
             endpoint,
+            drivers: Arc::new(Drivers::new(config.csi.plugins_dir.clone())),
         };
-        let around = surroundings(&config, &facts, parts);
+        let around = surroundings(&config, &facts, parts, &tasks, &stop);
         let workers = Workers::new(around);
         let _ = pods.0.set(workers.clone());
         tasks.spawn(workers.clone().watch_sizes());
@@ -276,12 +278,20 @@ struct Parts {
     provenance: Arc<Provenance>,
     metrics: Arc<Metrics>,
     endpoint: Option<ApiEndpoint>,
+    drivers: Arc<Drivers>,
 }
 
-fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
-    let Parts { runtime, client, recorder, prober, writer, provenance, metrics, endpoint } = parts;
+fn surroundings(
+    config: &Config,
+    facts: &Facts,
+    parts: Parts,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Surroundings {
+    let Parts { runtime, client, recorder, prober, writer, provenance, metrics, endpoint, drivers } =
+        parts;
     let clock: Clock = Arc::clone(&config.clock);
-    let objects: Arc<dyn ObjectSource> = match client {
+    let objects: Arc<dyn ObjectSource> = match client.clone() {
         Some(client) => Arc::new(CachedObjects::new(ClusterObjects::new(client))),
         None => Arc::new(NoObjects),
     };
@@ -293,8 +303,20 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
         Arc::clone(&node),
         Arc::clone(&clock),
     );
-    let resolver =
-        Resolver { objects, directories: directories.clone(), gates: config.gates, node };
+    let csi = Arc::new(Csi {
+        config: config.csi.clone(),
+        node: config.name.clone(),
+        drivers,
+        classes: WatchedObjects::new(client.clone(), tasks, stop),
+        csi_drivers: WatchedObjects::new(client.clone(), tasks, stop),
+        client,
+        objects: Arc::clone(&objects),
+        recorder: recorder.clone(),
+        metrics: Arc::clone(&metrics),
+    });
+    let directories = config.directories.clone();
+    let gates = config.gates;
+    let resolver = Resolver { objects, directories: directories.clone(), gates, node, csi };
     let memory = facts.capacity.get("memory").and_then(|text| Quantity::parse(&text.0).ok());
     let machine = Machine {
         node: config.name.clone(),

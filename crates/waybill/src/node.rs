@@ -1,5 +1,7 @@
 //! `waybill node`: the node as a process of its own.
 
+mod csi;
+
 use std::{
     io::{self, Write},
     net::{IpAddr, SocketAddr},
@@ -22,6 +24,7 @@ use waybill_node::{
     SysctlPolicy,
 };
 
+use self::csi::CsiArgs;
 use crate::{
     Outcome,
     log::{self, LogFormat},
@@ -180,6 +183,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     allowed_unsafe_sysctls: Vec<String>,
 
+    #[command(flatten)]
+    csi: CsiArgs,
+
     /// How many pods the node takes.
     #[arg(long, value_name = "COUNT", default_value_t = 110)]
     max_pods: u32,
@@ -260,12 +266,11 @@ fn config(args: Args) -> Result<Config> {
     if args.image_gc_low_threshold >= args.image_gc_high_threshold {
         bail!("--image-gc-low-threshold must be lower than --image-gc-high-threshold");
     }
+    let state = own_directory(&args.state_dir)?;
     Ok(Config {
+        csi: args.csi.config(&state)?,
         name: args.name.unwrap_or_else(host_name),
-        directories: Directories {
-            state: own_directory(&args.state_dir)?,
-            logs: own_directory(&args.log_dir)?,
-        },
+        directories: Directories { state, logs: own_directory(&args.log_dir)? },
         runtime: args.runtime,
         listen: args.listen,
         address,
