@@ -15,10 +15,12 @@ mod answer;
 mod call;
 mod class;
 mod connection;
+mod csi_node;
 mod drivers;
 mod error;
 mod in_flight;
 mod limits;
+mod registration;
 #[cfg(test)]
 pub(crate) mod testing;
 mod token;
@@ -28,6 +30,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use k8s_openapi::api::storage::v1::CSIDriver;
 use kube::Client;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info};
 use waybill_api::pod::{Container, CsiSecretSelector, allows_csi_words, csi_words};
 use waybill_core::{
@@ -36,7 +39,10 @@ use waybill_core::{
     secret::SecretBytes,
 };
 
-use self::{access::service_account, answer::Answer, class::WatchedClass};
+use self::{
+    access::service_account, answer::Answer, class::WatchedClass, csi_node::CsiNodeKeeper,
+    registration::Registry,
+};
 pub(crate) use self::{
     drivers::Drivers,
     error::{CsiError, ErrorType},
@@ -162,6 +168,17 @@ impl Csi {
             }
         }
         fetched
+    }
+
+    /// Follows the drivers that register, and tells the cluster of them.
+    pub(crate) fn follow_drivers(&self, tasks: &TaskTracker, stop: &CancellationToken) {
+        let (directory, drivers) = (&self.config.registry_dir, Arc::clone(&self.drivers));
+        let registry = Registry::new(directory, drivers, tasks, stop);
+        tasks.spawn(stop.clone().run_until_cancelled_owned(registry.run()));
+        if let Some(client) = self.client.clone() {
+            let keeper = CsiNodeKeeper::new(client, &self.node, self.drivers.registered());
+            tasks.spawn(stop.clone().run_until_cancelled_owned(keeper.run()));
+        }
     }
 
     /// Called when a pod is gone.

@@ -12,6 +12,7 @@ use kube::Client;
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
+use waybill_api::gates::FeatureGate;
 use waybill_client::ConnectError;
 use waybill_core::{id::PodUid, quantity::Quantity};
 
@@ -148,7 +149,6 @@ impl Node {
             provenance,
             metrics,
             endpoint,
-            drivers: Arc::new(Drivers::new(config.csi.plugins_dir.clone())),
         };
         let around = surroundings(&config, &facts, parts, &tasks, &stop);
         let workers = Workers::new(around);
@@ -278,7 +278,6 @@ struct Parts {
     provenance: Arc<Provenance>,
     metrics: Arc<Metrics>,
     endpoint: Option<ApiEndpoint>,
-    drivers: Arc<Drivers>,
 }
 
 fn surroundings(
@@ -288,8 +287,7 @@ fn surroundings(
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Surroundings {
-    let Parts { runtime, client, recorder, prober, writer, provenance, metrics, endpoint, drivers } =
-        parts;
+    let Parts { runtime, client, recorder, prober, writer, provenance, metrics, endpoint } = parts;
     let clock: Clock = Arc::clone(&config.clock);
     let objects: Arc<dyn ObjectSource> = match client.clone() {
         Some(client) => Arc::new(CachedObjects::new(ClusterObjects::new(client))),
@@ -303,10 +301,11 @@ fn surroundings(
         Arc::clone(&node),
         Arc::clone(&clock),
     );
+    let gates = config.gates;
     let csi = Arc::new(Csi {
         config: config.csi.clone(),
         node: config.name.clone(),
-        drivers,
+        drivers: Arc::new(Drivers::new(config.csi.plugins_dir.clone())),
         classes: WatchedObjects::new(client.clone(), tasks, stop),
         csi_drivers: WatchedObjects::new(client.clone(), tasks, stop),
         client,
@@ -314,8 +313,9 @@ fn surroundings(
         recorder: recorder.clone(),
         metrics: Arc::clone(&metrics),
     });
-    let directories = config.directories.clone();
-    let gates = config.gates;
+    if gates.enabled(FeatureGate::CsiDirectEnvInjection) {
+        csi.follow_drivers(tasks, stop);
+    }
     let resolver = Resolver { objects, directories: directories.clone(), gates, node, csi };
     let memory = facts.capacity.get("memory").and_then(|text| Quantity::parse(&text.0).ok());
     let machine = Machine {
