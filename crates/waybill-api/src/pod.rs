@@ -81,6 +81,15 @@ impl PodEnvSpec {
             .filter_map(|variable| variable.value_from.as_ref())
     }
 
+    /// The ephemeral containers that `old` does not have, and nothing else of the spec.
+    #[must_use]
+    pub fn ephemeral_containers_beyond(self, old: &Self) -> Self {
+        let kept: BTreeSet<&str> = old.ephemeral_containers.iter().map(|it| &*it.name).collect();
+        let mut added = self.ephemeral_containers;
+        added.retain(|container| !kept.contains(&*container.name));
+        Self { ephemeral_containers: added, ..Self::default() }
+    }
+
     /// The CSI drivers that fetch variables, as often as they are named.
     pub fn csi_drivers(&self) -> impl Iterator<Item = &str> {
         self.sources().filter_map(|source| Some(&*source.csi_secret_ref.as_ref()?.driver))
