@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use self::json::{list, object_from, or_default, texts};
 pub use self::{
-    csi_words::{ALLOW_CSI_WORDS, CsiWord, allows_csi_words, csi_words},
+    csi_words::{ALLOW_CSI_WORDS, CsiWord, allows_csi_words, csi_word_errors, csi_words},
     disabled::drop_disabled_fields,
     embed::{pod_spec_path, pod_spec_pointer},
     env::{
