@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use self::json::{list, object_from, or_default, texts};
 pub use self::{
-    csi_words::{ALLOW_CSI_WORDS, CsiWord, allows_csi_words, csi_words},
+    csi_words::{ALLOW_CSI_WORDS, CsiWord, allows_csi_words, csi_word_errors, csi_words},
     disabled::drop_disabled_fields,
     embed::{pod_spec_path, pod_spec_pointer},
     env::{
@@ -79,6 +79,15 @@ impl PodEnvSpec {
         self.all_containers()
             .flat_map(|(_, _, container)| &container.env)
             .filter_map(|variable| variable.value_from.as_ref())
+    }
+
+    /// The ephemeral containers that `old` does not have, and nothing else of the spec.
+    #[must_use]
+    pub fn ephemeral_containers_beyond(self, old: &Self) -> Self {
+        let kept: BTreeSet<&str> = old.ephemeral_containers.iter().map(|it| &*it.name).collect();
+        let mut added = self.ephemeral_containers;
+        added.retain(|container| !kept.contains(&*container.name));
+        Self { ephemeral_containers: added, ..Self::default() }
     }
 
     /// The CSI drivers that fetch variables, as often as they are named.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
 /// Which cluster to talk to, as whom, and where.
@@ -52,6 +52,17 @@ pub async fn connect(options: &Options) -> Result<Session, ConnectError> {
     Ok(Session { client, namespace, server })
 }
 
+/// Prepares a client for a program that runs as a pod of the cluster, with the token of its service
+/// account, which is read again as it is renewed.
+pub fn connect_in_cluster() -> Result<Session, ConnectError> {
+    let config = Config::incluster().map_err(|source| ConnectError::NoPod(Box::new(source)))?;
+    let namespace = config.default_namespace.clone();
+    let server = config.cluster_url.to_string();
+    let client =
+        Client::try_from(config).map_err(|source| ConnectError::PodClient(Box::new(source)))?;
+    Ok(Session { client, namespace, server })
+}
+
 /// What the kubeconfig says about the chosen context.
 pub(crate) async fn config(options: &Options) -> Result<Config, ConnectError> {
     let unusable = |source| ConnectError::Kubeconfig {
@@ -95,4 +106,10 @@ pub enum ConnectError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The process is in no pod, or the pod has no token.
+    #[error("this is not a pod with the token of a service account; name a kubeconfig")]
+    NoPod(#[source] Box<InClusterError>),
+    /// What the pod has cannot be used.
+    #[error("cannot make a client from the token of this pod's service account")]
+    PodClient(#[source] Box<kube::Error>),
 }

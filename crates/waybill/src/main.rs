@@ -11,6 +11,7 @@ mod demo;
 mod env;
 mod envfile;
 mod exec;
+mod gate;
 mod get;
 mod hello;
 mod image;
@@ -72,6 +73,7 @@ enum Command {
     Apiserver(Box<apiserver::Args>),
     Node(Box<node::Args>),
     Runtime(runtime::Args),
+    Gate(gate::Args),
     Trace(trace::Args),
     #[command(hide = true)]
     Hello(hello::Args),
@@ -80,7 +82,10 @@ enum Command {
 impl Command {
     /// Whether it serves others.
     fn is_role(&self) -> bool {
-        matches!(self, Self::Apiserver(_) | Self::Node(_) | Self::Runtime(_) | Self::Up(_))
+        matches!(
+            self,
+            Self::Apiserver(_) | Self::Gate(_) | Self::Node(_) | Self::Runtime(_) | Self::Up(_)
+        )
     }
 }
 
@@ -133,6 +138,7 @@ impl Cli {
             Command::Env(args) => env::run(&args),
             Command::Envfile(args) => envfile::run(args),
             Command::Exec(args) => exec::run(args),
+            Command::Gate(args) => gate::run(args),
             Command::Get(args) => get::run(&args),
             Command::Hello(args) => hello::run(&args),
             Command::Image(args) => image::run(args),

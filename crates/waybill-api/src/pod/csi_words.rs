@@ -63,8 +63,9 @@ pub fn csi_words(container: &Container) -> Vec<CsiWord<'_>> {
         .collect()
 }
 
-/// One error for each word of `spec` that would hold a value from a CSI driver.
-pub(super) fn check(spec: &PodEnvSpec, path: &FieldPath, errors: &mut ErrorList) {
+/// One error for each word of `spec`, which stands at `path`, that would hold a value from a CSI driver.
+pub fn csi_word_errors(spec: &PodEnvSpec, path: &FieldPath) -> ErrorList {
+    let mut errors = ErrorList::new();
     for (kind, position, container) in spec.all_containers() {
         let path = path.child(kind.field()).index(position);
         for word in csi_words(container) {
@@ -72,6 +73,7 @@ pub(super) fn check(spec: &PodEnvSpec, path: &FieldPath, errors: &mut ErrorList)
             errors.push(FieldError::forbidden(path, word.to_string()));
         }
     }
+    errors
 }
 
 /// The variables that hold a fetched value once all of `env` is defined, in its order (OP-38).
@@ -180,8 +182,7 @@ mod tests {
             "containers": containers, "initContainers": containers,
             "ephemeralContainers": containers}))
         .unwrap();
-        let mut errors = ErrorList::new();
-        check(&spec, &FieldPath::new("spec"), &mut errors);
+        let errors = csi_word_errors(&spec, &FieldPath::new("spec"));
         let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(told.len(), 3);
         assert_eq!(

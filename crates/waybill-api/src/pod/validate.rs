@@ -15,7 +15,9 @@ mod testing;
 
 pub(super) use file_key_ref::mount_findings;
 
-use super::{EnvFromSource, EnvRules, EnvVar, EnvVarSource, KeySelector, PodEnvSpec, csi_words};
+use super::{
+    EnvFromSource, EnvRules, EnvVar, EnvVarSource, KeySelector, PodEnvSpec, csi_word_errors,
+};
 use crate::{
     field::{ErrorList, FieldError, FieldPath},
     names::{config_map_key_faults, subdomain_faults},
@@ -30,7 +32,7 @@ pub fn validate(spec: &PodEnvSpec, path: &FieldPath, rules: &EnvRules) -> ErrorL
         check_env_from(rules, &container.env_from, &path.child("envFrom"), &mut errors);
     }
     if rules.allows_csi_secret_ref() && !rules.allows_csi_words() {
-        csi_words::check(spec, path, &mut errors);
+        errors.extend(csi_word_errors(spec, path));
     }
     if rules.allows_file_key_ref() {
         file_key_ref::check_volumes(spec, path, &mut errors);

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
 use waybill_api::{
     field::{ErrorList, FieldError},
     names::qualified_name_faults,
@@ -91,7 +90,7 @@ const NODE_ID_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::kinds::testing::{check_create, check_update};

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod conformance;
+mod csi_alerts;
 mod envfile;
 mod etcd;
 mod image;
