@@ -46,4 +46,5 @@ mod guard;
 pub mod identity;
 mod metrics;
 pub mod rate;
+mod secret_text;
 pub mod server;
