@@ -8,6 +8,7 @@ mod cluster;
 mod columns;
 mod delete;
 mod demo;
+mod driver;
 mod env;
 mod envfile;
 mod exec;
@@ -73,6 +74,7 @@ enum Command {
     Apiserver(Box<apiserver::Args>),
     Node(Box<node::Args>),
     Runtime(runtime::Args),
+    Driver(driver::Args),
     Gate(gate::Args),
     Trace(trace::Args),
     #[command(hide = true)]
@@ -84,7 +86,12 @@ impl Command {
     fn is_role(&self) -> bool {
         matches!(
             self,
-            Self::Apiserver(_) | Self::Gate(_) | Self::Node(_) | Self::Runtime(_) | Self::Up(_)
+            Self::Apiserver(_)
+                | Self::Driver(_)
+                | Self::Gate(_)
+                | Self::Node(_)
+                | Self::Runtime(_)
+                | Self::Up(_)
         )
     }
 }
@@ -135,6 +142,7 @@ impl Cli {
             Command::Apply(args) => apply::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
+            Command::Driver(args) => driver::run(args),
             Command::Env(args) => env::run(&args),
             Command::Envfile(args) => envfile::run(args),
             Command::Exec(args) => exec::run(args),
