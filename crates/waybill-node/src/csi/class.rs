@@ -11,11 +11,7 @@ use waybill_api::{
     pod::CsiSecretSelector,
     provider_class::{GROUP, KIND, ProviderClass, RESOURCE, VERSIONS},
 };
-use waybill_core::{
-    chain::Chain,
-    id::DriverName,
-    provider::{ALLOWED_FIELDS, ALLOWED_NAMESPACES},
-};
+use waybill_core::id::DriverName;
 
 use super::error::CsiError;
 
@@ -23,32 +19,14 @@ use super::error::CsiError;
 pub(super) fn check<'a>(
     class: &ProviderClass,
     namespace: &str,
-    selectors: impl Iterator<Item = &'a CsiSecretSelector> + Clone,
+    selectors: impl Iterator<Item = &'a CsiSecretSelector>,
 ) -> Result<DriverName, CsiError> {
-    let name = &class.metadata.name;
-    let serves = &class.spec.driver;
-    if let Some(other) = selectors.clone().find(|selector| selector.driver != *serves) {
-        return Err(CsiError::OtherDriver {
-            driver: other.driver.clone(),
-            class: name.clone(),
-            serves: serves.clone(),
-        });
+    for selector in selectors {
+        class.check_use(selector, namespace)?;
     }
     // It becomes part of a path.
-    let driver =
-        DriverName::parse(serves).map_err(|_| CsiError::DriverName { driver: serves.clone() })?;
-    let unreadable = |list: &str, error: &dyn std::error::Error| CsiError::AllowList {
-        class: name.clone(),
-        why: format!("{list}: {}", Chain(error)),
-    };
-    let namespaces = class.allowed_namespaces();
-    let namespaces = namespaces.map_err(|error| unreadable(ALLOWED_NAMESPACES, &error))?;
-    namespaces.check(namespace)?;
-    let fields = class.allowed_fields().map_err(|error| unreadable(ALLOWED_FIELDS, &error))?;
-    for selector in selectors {
-        fields.check(&selector.key)?;
-    }
-    Ok(driver)
+    let driver = &class.spec.driver;
+    DriverName::parse(driver).map_err(|_| CsiError::DriverName { driver: driver.clone() })
 }
 
 /// A class as a watch shows it.
@@ -129,8 +107,7 @@ mod tests {
         assert_eq!(refusal(lists(), "shop", "d.example", "secret/data/app/db"), None);
         assert_eq!(
             refusal(lists(), "shop", "e.example", "secret/data/app/db").unwrap(),
-            "csiSecretRef names CSI driver \"e.example\", but ProviderClass \"vault\" is served by \
-             \"d.example\""
+            "ProviderClass 'vault' is not for driver 'e.example'"
         );
         assert_eq!(
             refusal(lists(), "shop2", "d.example", "secret/data/app/db").unwrap(),
@@ -154,11 +131,7 @@ mod tests {
     #[test]
     fn a_class_with_a_bad_list_serves_nobody() {
         let told = refusal(json!({"allowedNamespaces": "a,,b"}), "a", "d.example", "k").unwrap();
-        assert_eq!(
-            told,
-            "ProviderClass \"vault\" has a list that cannot be read: allowedNamespaces: item 2 is \
-             empty"
-        );
+        assert_eq!(told, "item 2 is empty");
         assert!(refusal(json!({"allowedFields": "a/["}), "a", "d.example", "a/x").is_some());
     }
 }

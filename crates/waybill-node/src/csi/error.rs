@@ -5,7 +5,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use tonic::{Code, Status};
-use waybill_core::provider::{KeyDenied, NamespaceDenied};
+use waybill_api::provider_class::UseDenied;
 
 /// More of a driver's words than this is not passed on.
 const SHOWN_CHARS: usize = 512;
@@ -21,18 +21,11 @@ pub(crate) enum CsiError {
     /// The API server could not be asked, or did not tell.
     #[error("ProviderClass {class:?} not found: {why}")]
     ClassUnknown { class: String, why: String },
-    #[error(
-        "csiSecretRef names CSI driver {driver:?}, but ProviderClass {class:?} is served by {serves:?}"
-    )]
-    OtherDriver { driver: String, class: String, serves: String },
     #[error("{driver:?} cannot be the name of a CSI driver")]
     DriverName { driver: String },
-    #[error("ProviderClass {class:?} has a list that cannot be read: {why}")]
-    AllowList { class: String, why: String },
+    /// The class is for other drivers, namespaces or keys.
     #[error(transparent)]
-    Namespace(#[from] NamespaceDenied),
-    #[error(transparent)]
-    Key(#[from] KeyDenied),
+    Class(#[from] UseDenied),
     #[error("access denied to ProviderClass {class:?}")]
     Denied { class: String },
     #[error("access to ProviderClass {class:?} could not be checked: {why}")]
@@ -130,11 +123,10 @@ impl CsiError {
     pub(crate) fn error_type(&self) -> ErrorType {
         match self {
             Self::NoClass { .. } | Self::ClassUnknown { .. } => ErrorType::NotFound,
-            Self::OtherDriver { .. }
-            | Self::DriverName { .. }
-            | Self::AllowList { .. }
+            Self::DriverName { .. }
+            | Self::Class(UseDenied::Driver { .. } | UseDenied::List(_))
             | Self::Words { .. } => ErrorType::InvalidArgument,
-            Self::Namespace(_) | Self::Key(_) | Self::Denied { .. } => ErrorType::Unauthorized,
+            Self::Class(_) | Self::Denied { .. } => ErrorType::Unauthorized,
             Self::Unchecked { .. } | Self::Token { .. } => ErrorType::RpcError,
             Self::NoCapability { .. } => ErrorType::CapabilityMissing,
             Self::NoSocket { .. }
@@ -234,6 +226,8 @@ impl fmt::Display for GoDuration {
 
 #[cfg(test)]
 mod tests {
+    use waybill_core::provider::NamespaceDenied;
+
     use super::*;
 
     fn rpc(code: Code) -> CsiError {
@@ -273,7 +267,7 @@ mod tests {
         for error in [
             CsiError::NoClass { class: class() },
             CsiError::Denied { class: class() },
-            CsiError::Namespace(NamespaceDenied),
+            CsiError::Class(NamespaceDenied.into()),
             CsiError::NoSocket { path: "/p".into() },
         ] {
             assert!(!error.is_excusable() && !error.is_retriable(), "{error}");

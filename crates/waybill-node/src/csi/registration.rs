@@ -8,26 +8,22 @@ mod plugin;
 use std::{
     collections::HashMap,
     fs, io,
-    mem::MaybeUninit,
-    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use rustix::{
-    fs::inotify::{self, CreateFlags, WatchFlags},
-    io::Errno,
-};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::{
-    io::unix::AsyncFd,
-    time::{Instant, sleep},
+    net::unix::pipe::Receiver,
+    time::{sleep, timeout},
 };
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 use tracing::{info, warn};
+use waybill_core::chain::Chain;
 
 use self::plugin::register;
 use super::{connection::Socket, drivers::Drivers};
@@ -41,10 +37,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Registers the plugins of one directory.
 pub(crate) struct Registry {
-    pub(super) directory: PathBuf,
-    pub(super) drivers: Arc<Drivers>,
-    pub(super) tasks: TaskTracker,
-    pub(super) stop: CancellationToken,
+    directory: PathBuf,
+    drivers: Arc<Drivers>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
 }
 
 /// A socket that was found. Its plugin is being asked, or was registered.
@@ -66,26 +62,20 @@ impl Registry {
     /// Follows the directory until the node stops.
     pub(crate) async fn run(self) {
         let mut found = HashMap::new();
-        let mut watch = None;
         loop {
-            if watch.is_none() {
-                watch = Watch::start(&self.directory)
-                    .inspect_err(|error| {
-                        let directory = self.directory.display();
-                        warn!(%directory, %error, "new drivers are noticed late: no watch");
-                    })
-                    .ok();
-            }
+            // A new one each time, before the look: so no change is missed, and the directory may
+            // have been made anew.
+            let changes = watch(&self.directory);
             self.look(&mut found);
-            let next = Instant::now() + LOOK;
-            match &watch {
-                Some(changes) => tokio::select! {
-                    changed = changes.changed() => if changed.is_err() {
-                        watch = None;
-                    },
-                    () = tokio::time::sleep_until(next) => {}
-                },
-                None => sleep(LOOK).await,
+            match &changes {
+                Ok(changes) => {
+                    let _ = timeout(LOOK, changes.readable()).await;
+                }
+                Err(error) => {
+                    let directory = self.directory.display();
+                    warn!(%directory, %error, "drivers that register are noticed late");
+                    sleep(LOOK).await;
+                }
             }
         }
     }
@@ -124,8 +114,7 @@ async fn ask(socket: Socket, drivers: Arc<Drivers>) {
                 return;
             }
             Err(error) => {
-                let error = waybill_core::chain::Chain(&error).to_string();
-                warn!(%path, error, "a plugin cannot be registered");
+                warn!(%path, error = %Chain(&error), "a plugin cannot be registered");
             }
         }
         sleep(pauses.next()).await;
@@ -139,39 +128,17 @@ fn sockets(directory: &Path) -> Vec<Socket> {
     visible.filter_map(|entry| Socket::find(&entry.path()).ok()).collect()
 }
 
-/// What the kernel says of a directory.
-struct Watch(AsyncFd<OwnedFd>);
-
-impl Watch {
-    fn start(directory: &Path) -> io::Result<Self> {
-        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let changes = WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVED_FROM
-            | WatchFlags::MOVED_TO
-            | WatchFlags::ONLYDIR;
-        inotify::add_watch(&watch, directory, changes)?;
-        Ok(Self(AsyncFd::register(watch)?))
-    }
-
-    /// Returns when something changed. Fails if the directory itself is gone.
-    async fn changed(&self) -> io::Result<()> {
-        let mut ready = self.0.readable().await?;
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut events = inotify::Reader::new(self.0.get_ref(), &mut buffer);
-        loop {
-            match events.next() {
-                Ok(event) if event.events().contains(inotify::ReadFlags::IGNORED) => {
-                    return Err(io::ErrorKind::NotFound.into());
-                }
-                Ok(_) => {}
-                Err(Errno::WOULDBLOCK) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        ready.clear_ready();
-        Ok(())
-    }
+/// Becomes readable when something changes in the directory. A pipe's end is what Tokio can wait for
+/// without `unsafe`; nothing is read from it.
+fn watch(directory: &Path) -> io::Result<Receiver> {
+    let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+    let changes = WatchFlags::CREATE
+        | WatchFlags::DELETE
+        | WatchFlags::MOVED_FROM
+        | WatchFlags::MOVED_TO
+        | WatchFlags::ONLYDIR;
+    inotify::add_watch(&watch, directory, changes)?;
+    Receiver::from_owned_fd_unchecked(watch)
 }
 
 #[cfg(test)]
