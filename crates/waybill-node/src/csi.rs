@@ -21,6 +21,7 @@ mod error;
 mod in_flight;
 mod limits;
 mod registration;
+mod rotation;
 #[cfg(test)]
 pub(crate) mod testing;
 mod token;
@@ -32,7 +33,10 @@ use k8s_openapi::api::storage::v1::CSIDriver;
 use kube::Client;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info};
-use waybill_api::pod::{Container, CsiSecretSelector, allows_csi_words, csi_words};
+use waybill_api::{
+    pod::{Container, CsiSecretSelector, allows_csi_words, csi_words},
+    provider_class::hints::Hints,
+};
 use waybill_core::{
     env::value::EnvValue,
     id::{DriverName, PodUid},
@@ -47,6 +51,7 @@ pub(crate) use self::{
     drivers::Drivers,
     error::{CsiError, ErrorType},
     limits::FallbackReason,
+    rotation::Rotations,
 };
 use crate::{
     event::{Kind, Recorder},
@@ -82,6 +87,8 @@ pub(crate) struct Csi {
     pub(crate) objects: Arc<dyn ObjectSource>,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Arc<Metrics>,
+    /// What containers run on that want to hear of changes.
+    pub(crate) rotations: Rotations,
 }
 
 /// Whose variables are fetched.
@@ -150,6 +157,8 @@ struct Checked {
 struct Given {
     values: Vec<(usize, EnvValue)>,
     omitted: Vec<(String, String)>,
+    /// How often the class wants to be asked again for containers that run.
+    refresh_interval: Option<Duration>,
 }
 
 impl Csi {
@@ -158,14 +167,19 @@ impl Csi {
         let groups = groups(variables);
         let outcomes = join_all(groups.iter().map(|group| self.fetch_group(asker, group))).await;
         let mut fetched = Fetched::default();
+        let mut all = Vec::new();
         for (group, outcome) in groups.iter().zip(outcomes) {
             match outcome {
-                Ok(given) => {
-                    fetched.values.extend(given.values);
-                    fetched.injected.push(group.injected());
-                }
+                Ok(given) => all.push((group, given)),
                 Err(error) => fetched.failures.push(group.failure(error)),
             }
+        }
+        if fetched.failures.is_empty() {
+            self.remember(asker, &all);
+        }
+        for (group, given) in all {
+            fetched.values.extend(given.values);
+            fetched.injected.push(group.injected());
         }
         fetched
     }
@@ -185,6 +199,7 @@ impl Csi {
     pub(crate) fn forget(&self, pod: &PodUid) {
         self.classes.forget(pod);
         self.csi_drivers.forget(pod);
+        self.rotations.forget(pod);
     }
 
     /// Tells the owner of a pod that its variables came.
@@ -309,6 +324,8 @@ impl Csi {
         group: &Group<'_>,
         checked: &Checked,
     ) -> Result<Given, CsiError> {
+        let (hints, _) = Hints::read(&checked.class.class.spec.parameters);
+        let refresh_interval = hints.refresh_interval;
         let is_optional = |variable: &CsiVariable<'_>| variable.selector.optional;
         let answers = match self.call(asker, group, checked).await {
             Ok(answers) => answers,
@@ -316,11 +333,11 @@ impl Csi {
                 let omitted = group.variables.iter();
                 let omitted =
                     omitted.map(|variable| (variable.name.to_owned(), error.to_string())).collect();
-                return Ok(Given { values: Vec::new(), omitted });
+                return Ok(Given { values: Vec::new(), omitted, refresh_interval });
             }
             Err(error) => return Err(error),
         };
-        let mut given = Given { values: Vec::new(), omitted: Vec::new() };
+        let mut given = Given { values: Vec::new(), omitted: Vec::new(), refresh_interval };
         for (variable, answer) in group.variables.iter().zip(answers) {
             let name = variable.name.to_owned();
             match answer {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use kube::Client;
+use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
@@ -24,7 +25,7 @@ use crate::{
         changes::{self, Change as RuntimeChange},
         sandbox::Machine,
     },
-    csi::{Csi, Drivers},
+    csi::{Csi, Drivers, Rotations},
     directories::Directories,
     environment::{ApiEndpoint, NodeFacts, Provenance, Resolver},
     event::{Kind, Recorder},
@@ -122,7 +123,10 @@ impl Node {
             pods: Arc::clone(&pods) as Arc<dyn PodLookup>,
             runtime: runtime.clone(),
             events: Arc::new(Warnings(recorder.clone())),
-            provenance: Arc::clone(&provenance) as Arc<dyn ProvenanceLookup>,
+            provenance: Arc::new(KnownEnvironments {
+                provenance: Arc::clone(&provenance),
+                pods: Arc::clone(&pods),
+            }),
             metrics: Arc::clone(&metrics),
             cluster: client.clone(),
         };
@@ -154,6 +158,7 @@ impl Node {
         let workers = Workers::new(around);
         let _ = pods.0.set(workers.clone());
         tasks.spawn(workers.clone().watch_sizes());
+        tasks.spawn(workers.clone().follow_rotations());
         let sources = source::start(
             source::Options {
                 node: config.name.clone(),
@@ -312,6 +317,7 @@ fn surroundings(
         objects: Arc::clone(&objects),
         recorder: recorder.clone(),
         metrics: Arc::clone(&metrics),
+        rotations: Rotations::default(),
     });
     if gates.enabled(FeatureGate::CsiDirectEnvInjection) {
         csi.follow_drivers(tasks, stop);
@@ -434,6 +440,23 @@ impl PodLookup for KnownPods {
 
     fn all(&self) -> Vec<Arc<Pod>> {
         self.0.get().map(Workers::all).unwrap_or_default()
+    }
+}
+
+/// What containers were made with, and what is old of it.
+struct KnownEnvironments {
+    provenance: Arc<Provenance>,
+    pods: Arc<KnownPods>,
+}
+
+impl ProvenanceLookup for KnownEnvironments {
+    fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
+        let mut found = self.provenance.find(pod, container)?;
+        let stale = self.pods.0.get().map(|workers| workers.stale_variables(pod.uid(), container));
+        if let Some(stale) = stale.filter(|stale| !stale.is_empty()) {
+            found["stale"] = json!(stale);
+        }
+        Some(found)
     }
 }
 

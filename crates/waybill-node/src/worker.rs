@@ -21,6 +21,7 @@ mod orphan;
 mod past;
 mod plan;
 mod prune;
+mod rotation;
 mod start;
 mod surroundings;
 mod sysctl;

@@ -90,10 +90,9 @@ mod tests {
 
     #[track_caller]
     fn refusal(parameters: Value, namespace: &str, driver: &str, key: &str) -> Option<String> {
-        let class: ProviderClass = serde_json::from_value(json!({
-            "metadata": {"name": "vault"}, "spec": {"driver": "d.example", "parameters": parameters},
-        }))
-        .unwrap();
+        let mut class = json!({"metadata": {"name": "vault"}, "spec": {"driver": "d.example"}});
+        class["spec"]["parameters"] = parameters;
+        let class: ProviderClass = serde_json::from_value(class).unwrap();
         let selector: CsiSecretSelector = serde_json::from_value(json!({
             "driver": driver, "providerClassName": "vault", "key": key}))
         .unwrap();

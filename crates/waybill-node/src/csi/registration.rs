@@ -84,7 +84,7 @@ impl Registry {
     fn look(&self, found: &mut HashMap<PathBuf, Found>) {
         let sockets = sockets(&self.directory);
         found.retain(|path, known| {
-            let stays = sockets.iter().any(|socket| *socket == known.socket);
+            let stays = sockets.contains(&known.socket);
             if !stays {
                 self.drivers.deregister(path);
             }

@@ -30,7 +30,7 @@ use waybill_proto::csi::{
     node_service_capability::{Rpc, Type, rpc},
 };
 
-use super::{Csi, CsiConfig, Drivers};
+use super::{Csi, CsiConfig, Drivers, Rotations};
 use crate::{
     event::Recorder,
     fake_api::{Call, FakeApi, Reply},
@@ -278,11 +278,12 @@ impl Cluster {
     }
 
     pub(crate) fn set_class(&self, name: &str, parameters: Value) {
-        let class = json!({
+        let mut class = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "ProviderClass",
             "metadata": {"name": name, "resourceVersion": "5", "uid": "u"},
-            "spec": {"driver": DRIVER, "parameters": parameters},
+            "spec": {"driver": DRIVER},
         });
+        class["spec"]["parameters"] = parameters;
         let mut objects = self.objects.lock().unwrap();
         if let Some(watch) = objects.watches.get(name) {
             let _ = watch.send(json!({"type": "MODIFIED", "object": class}));
@@ -406,6 +407,7 @@ fn make(
         objects,
         recorder: Recorder::start(client.clone(), "node-1", clock, tasks, stop),
         metrics: Arc::new(Metrics::new(FeatureGates::all_on())),
+        rotations: Rotations::default(),
         client,
         config,
     }

@@ -181,6 +181,7 @@ impl Worker {
             }
         };
         self.memory.set_health(self.around.watch_health(pod, &observed));
+        self.memory.stale = self.around.resolver.csi.rotations.stale(pod.uid());
         let now = self.around.now();
         let plan = plan::plan(pod, &observed, &self.memory, now);
         self.tell_pauses(pod, &plan);
@@ -258,7 +259,7 @@ impl Worker {
     fn remember(&mut self, pod: &Pod, plan: &Plan, outcome: Started) {
         let now = self.around.now();
         for kill in &plan.kills {
-            if kill.cause == KillCause::SpecChanged {
+            if matches!(kill.cause, KillCause::Rotated | KillCause::SpecChanged) {
                 self.memory.replace(&kill.name);
             }
         }

@@ -21,6 +21,7 @@ pub(crate) struct CsiMetrics {
     errors: Family<ErrorLabels, Counter>,
     fallbacks: Family<FallbackLabels, Counter>,
     in_flight: Family<DriverLabel, Gauge>,
+    rotations: Family<RequestLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -62,6 +63,7 @@ impl Default for CsiMetrics {
             errors: Family::default(),
             fallbacks: Family::default(),
             in_flight: Family::default(),
+            rotations: Family::default(),
         }
     }
 }
@@ -93,6 +95,17 @@ impl CsiMetrics {
             "Calls of NodeGetEnvVars that run or wait",
             self.in_flight.clone(),
         );
+        registry.register(
+            "waybill_csi_env_rotations",
+            "Classes that were asked again for containers that run, by what came of it",
+            self.rotations.clone(),
+        );
+    }
+
+    /// A class was asked again; `result` is `restarted`, `kept`, `unchanged` or `failed`.
+    pub(crate) fn rotation(&self, driver: &str, class: &str, result: &'static str) {
+        let (driver, provider_class) = (driver.to_owned(), class.to_owned());
+        self.rotations.get_or_create(&RequestLabels { driver, provider_class, result }).inc();
     }
 
     /// A class was asked for the variables of a container; `result` is `success`, `partial` or `failure`.
