@@ -453,8 +453,10 @@ impl ProvenanceLookup for KnownEnvironments {
     fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
         let mut found = self.provenance.find(pod, container)?;
         let stale = self.pods.0.get().map(|workers| workers.stale_variables(pod.uid(), container));
-        if let Some(stale) = stale.filter(|stale| !stale.is_empty()) {
-            found["stale"] = json!(stale);
+        if let Some(stale) = stale.filter(|stale| !stale.is_empty())
+            && let Some(told) = found.as_object_mut()
+        {
+            told.insert("stale".to_owned(), json!(stale));
         }
         Some(found)
     }

@@ -10,6 +10,7 @@ mod attribution;
 mod canary;
 mod cases;
 mod cgroups;
+mod csi;
 mod disk;
 mod exec;
 mod host_path;
