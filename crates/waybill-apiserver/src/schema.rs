@@ -16,6 +16,9 @@ mod scalar;
 mod walk;
 mod yaml;
 
+#[cfg(test)]
+mod crd;
+
 use std::{borrow::Cow, fmt, sync::OnceLock};
 
 use schemars::SchemaGenerator;

@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod containerd;
 pub mod disk;
 pub mod etcd;
+pub mod gate;
 pub mod hostile;
 pub mod kubectl;
 pub mod node;

@@ -7,6 +7,7 @@ mod conformance;
 mod csi_alerts;
 mod envfile;
 mod etcd;
+mod gate;
 mod image;
 mod run;
 mod runtime;
