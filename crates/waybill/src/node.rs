@@ -31,6 +31,9 @@ use crate::{
     up::host_name,
 };
 
+/// Above the flags without which no node starts, in its help.
+const REQUIRED: &str = "Required";
+
 /// How long pods may take to end when the node is drained.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -86,8 +89,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
 
-    /// The kubeconfig of the node.
-    #[arg(long, value_name = "FILE", required_unless_present = "standalone")]
+    /// The kubeconfig of the node; not with --standalone.
+    #[arg(long, value_name = "FILE", required_unless_present = "standalone", help_heading = REQUIRED)]
     kubeconfig: Option<PathBuf>,
 
     /// Run without an API server.
@@ -99,15 +102,15 @@ pub(crate) struct Args {
     static_pods: Option<PathBuf>,
 
     /// Certificate of the node's own API, as PEM.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     tls_cert_file: PathBuf,
 
     /// The key of that certificate, as PEM.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     tls_key_file: PathBuf,
 
     /// Who vouches for clients of the node's own API, as PEM.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     client_ca_file: PathBuf,
 
     /// The Kubernetes version whose defaults apply.
@@ -334,7 +337,7 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
@@ -397,6 +400,16 @@ mod tests {
         // `waybill up` gives one, and a user of it another.
         assert_eq!(most("--pod-max-pids 4096 --pod-max-pids=-1"), Ok(-1));
         assert!(most("--pod-max-pids -2").is_err() && most("--pod-max-pids many").is_err());
+    }
+
+    #[test]
+    fn the_help_tells_required_flags_from_others() {
+        let help = Cli::command().render_help().to_string();
+        let (_, required) = help.split_once("Required:").unwrap();
+        for flag in ["--kubeconfig", "--tls-cert-file", "--tls-key-file", "--client-ca-file"] {
+            assert!(required.contains(flag), "{flag}: {help}");
+        }
+        assert!(!required.contains("--max-pods"), "{help}");
     }
 
     #[test]
