@@ -25,14 +25,16 @@ pub(super) fn sysctls(stack: &Stack) {
     kubectl.line(status).prints(&format!("SysctlForbidden:Pod was rejected: {told}"));
     let events = |pod: &str| {
         format!(
-            "get events --field-selector=involvedObject.name={pod} -o jsonpath={{.items[*].type}}:{{.items[*].reason}}:{{.items[*].message}}"
+            "get events --no-headers --field-selector=involvedObject.name={pod} \
+             -o custom-columns=:.type,:.reason,:.message"
         )
     };
-    kubectl.eventually_shows(&events("sysctl-unsafe"), &format!("Warning:SysctlForbidden:{told}"));
+    kubectl.eventually_shows(&events("sysctl-unsafe"), &format!("Warning SysctlForbidden {told}"));
     gone(stack, "sysctl-unsafe");
 
-    let setting = "net.ipv4.tcp_keepalive_time";
-    kubectl.apply(&with_sysctl("sysctl-wrong", setting, "many")).succeeds();
+    // runc names the file.
+    let setting = "tcp_keepalive_time";
+    kubectl.apply(&with_sysctl("sysctl-wrong", &format!("net.ipv4.{setting}"), "many")).succeeds();
     kubectl.eventually_shows(&events("sysctl-wrong"), "FailedCreatePodSandBox");
     kubectl.eventually_shows(&events("sysctl-wrong"), setting);
     gone(stack, "sysctl-wrong");
