@@ -103,7 +103,8 @@ fn changed(objects: &[Value], plan: &Plan) -> Vec<(Value, Value)> {
     plan.changes.iter().filter_map(changed).collect()
 }
 
-/// The version that was read goes along, so that nobody else's change is lost.
+/// Makes a new object, or puts a changed one in its place. The version that was read goes along, so
+/// that nobody else's change is lost.
 async fn write(cluster: &Cluster, resources: &Resources, object: &Value) -> Result<String> {
     let Named { api_version, kind, name, namespace } = Named::of(object)?;
     let resource = resources
@@ -111,6 +112,11 @@ async fn write(cluster: &Cluster, resources: &Resources, object: &Value) -> Resu
         .with_context(|| format!("the server has no kind {kind} in {api_version}"))?;
     let place = cluster.place_of(namespace)?;
     let doing = || format!("{} {name}", resource.display_name());
-    cluster.requests.apply(resource, &place, name, object).await.with_context(doing)?;
+    if object.pointer("/metadata/resourceVersion").is_some() {
+        let path = resource.object_path(&place, name);
+        cluster.requests.replace(&path, object).await.with_context(doing)?;
+    } else {
+        cluster.requests.apply(resource, &place, name, object).await.with_context(doing)?;
+    }
     Ok(format!("{}/{name} written", resource.display_name()))
 }
