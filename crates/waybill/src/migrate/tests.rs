@@ -1,3 +1,5 @@
+//! Manifests, there and back.
+
 use std::fs;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Classes of each provider, as its documentation shows them.
+
 use serde_json::json;
 
 use super::*;
