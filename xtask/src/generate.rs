@@ -14,12 +14,22 @@ const SOURCES: &str = "crates/waybill-proto/proto";
 const OUTPUT: &str = "crates/waybill-proto/src/gen";
 
 /// The files that no other imports; a change of the rest shows through them.
-const ROOTS: &[&str] = &["runtime/v1/service.proto", "waybill/runtime/v1/runtime.proto"];
+const ROOTS: &[&str] = &[
+    "csi/v1/csi.proto",
+    "pluginregistration/registration.proto",
+    "runtime/v1/service.proto",
+    "v1alpha1/provider.proto",
+    "waybill/runtime/v1/runtime.proto",
+];
 
 const NO_DERIVED_DEBUG: &[&str] = &[
+    ".csi.v1.EnvVarResult",
+    ".csi.v1.NodeGetEnvVarsRequest",
     ".runtime.v1.AuthConfig",
     ".runtime.v1.ExecSyncResponse",
     ".runtime.v1.KeyValue",
+    ".v1alpha1.File",
+    ".v1alpha1.MountRequest",
     ".waybill.runtime.v1.ExportResponse",
     ".waybill.runtime.v1.ImportRequest",
 ];

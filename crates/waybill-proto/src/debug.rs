@@ -4,6 +4,8 @@ use std::fmt;
 
 use crate::{
     cri::{AuthConfig, ExecSyncResponse, KeyValue},
+    csi::{EnvVarResult, NodeGetEnvVarsRequest},
+    provider::{File, MountRequest},
     runtime::{ExportResponse, ImportRequest},
 };
 
@@ -40,6 +42,50 @@ impl fmt::Debug for ExecSyncResponse {
             .field("stderr", &Length(self.stderr.len()))
             .field("exit_code", &self.exit_code)
             .finish()
+    }
+}
+
+/// Parameters of a class may tell where secrets are, and the context of a pod may hold its token.
+impl fmt::Debug for NodeGetEnvVarsRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeGetEnvVarsRequest")
+            .field("provider_class_name", &self.provider_class_name)
+            .field("class_parameters", &self.class_parameters.keys())
+            .field("queries", &self.queries.iter().map(|query| &query.name).collect::<Vec<_>>())
+            .field("pod_context", &self.pod_context.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A driver's words about a failure may quote what it read.
+impl fmt::Debug for EnvVarResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvVarResult")
+            .field("name", &self.name)
+            .field("value", &Length(self.value.len()))
+            .field("error", &Length(self.error.len()))
+            .finish()
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File")
+            .field("path", &self.path)
+            .field("mode", &self.mode)
+            .field("contents", &Length(self.contents.len()))
+            .finish()
+    }
+}
+
+/// Both texts may hold credentials.
+impl fmt::Debug for MountRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MountRequest")
+            .field("attributes", &Length(self.attributes.len()))
+            .field("secrets", &Length(self.secrets.len()))
+            .field("target_path", &self.target_path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -116,5 +162,22 @@ mod tests {
             ImportRequest { name: "a".into(), data: VALUE.into(), ..ImportRequest::default() };
         check(&import, "(7 bytes)");
         check(&ExportResponse { data: VALUE.into() }, "(7 bytes)");
+    }
+
+    /// CSI-49
+    #[test]
+    fn questions_and_answers_of_drivers_show_names_only_csi_49() {
+        let map = |key: &str| [(key.to_owned(), VALUE.to_owned())].into();
+        let request = NodeGetEnvVarsRequest {
+            class_parameters: map("vaultAddr"),
+            pod_context: map("csi.storage.k8s.io/serviceAccount.tokens"),
+            ..Default::default()
+        };
+        check(&request, "vaultAddr");
+        let (value, error) = (VALUE.into(), format!("cannot read {VALUE}"));
+        check(&EnvVarResult { name: "PASSWORD".into(), value, error }, "PASSWORD");
+        check(&File { path: "db".into(), mode: 0, contents: VALUE.into() }, "(7 bytes)");
+        let (attributes, secrets) = (VALUE.into(), VALUE.into());
+        check(&MountRequest { attributes, secrets, ..Default::default() }, "(7 bytes)");
     }
 }

@@ -18,6 +18,33 @@ pub mod session;
 )]
 pub mod cri;
 
+/// Drivers: the container storage interface, version 1, with `NodeGetEnvVars`.
+#[rustfmt::skip]
+#[path = "gen/csi.v1.rs"]
+#[allow(
+    missing_docs, unused_qualifications, clippy::all, clippy::pedantic, clippy::restriction,
+    reason = "generated; the proto files have the words"
+)]
+pub mod csi;
+
+/// How drivers register with the kubelet.
+#[rustfmt::skip]
+#[path = "gen/pluginregistration.rs"]
+#[allow(
+    missing_docs, unused_qualifications, clippy::all, clippy::pedantic, clippy::restriction,
+    reason = "generated; the proto files have the words"
+)]
+pub mod registration;
+
+/// Providers of the Secrets Store CSI driver.
+#[rustfmt::skip]
+#[path = "gen/v1alpha1.rs"]
+#[allow(
+    missing_docs, unused_qualifications, clippy::all, clippy::pedantic, clippy::restriction,
+    reason = "generated; the proto files have the words"
+)]
+pub mod provider;
+
 /// What our runtime serves beside CRI.
 #[rustfmt::skip]
 #[path = "gen/waybill.runtime.v1.rs"]
@@ -31,7 +58,10 @@ pub mod runtime;
 mod tests {
     use prost::Message;
 
-    use super::cri::{AttachRequest, ExecRequest, ExecSyncRequest, KeyValue};
+    use super::{
+        cri::{AttachRequest, ExecRequest, ExecSyncRequest, KeyValue},
+        csi::{EnvVarQuery, EnvVarResult, NodeGetEnvVarsRequest, NodeGetEnvVarsResponse},
+    };
 
     /// EXEC-01: the bytes on the wire, field by field.
     #[test]
@@ -76,5 +106,35 @@ mod tests {
         let bytes = with_variables.encode_to_vec();
         let sync = ExecSyncRequest::decode(bytes.as_slice()).unwrap();
         assert_eq!(sync, ExecSyncRequest { container_id: "c".into(), ..Default::default() });
+    }
+
+    /// CSI-02, CSI-03: the bytes on the wire, field by field.
+    #[test]
+    fn a_question_for_variables_has_the_numbers_of_the_proposal_csi_02_csi_03() {
+        let map = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+        let request = NodeGetEnvVarsRequest {
+            provider_class_name: "c".into(),
+            class_parameters: map("p", "1"),
+            queries: vec![EnvVarQuery {
+                name: "N".into(),
+                key: "k".into(),
+                query_parameters: map("q", "2"),
+                optional: true,
+            }],
+            pod_context: map("namespace", "n"),
+            version: "v".into(),
+        };
+        let expected = [
+            &b"\x0a\x01c"[..],
+            b"\x12\x06\x0a\x01p\x12\x011",
+            b"\x1a\x10\x0a\x01N\x12\x01k\x1a\x06\x0a\x01q\x12\x012\x20\x01",
+            b"\x22\x0e\x0a\x09namespace\x12\x01n",
+            b"\x2a\x01v",
+        ];
+        assert_eq!(request.encode_to_vec(), expected.concat());
+
+        let result = EnvVarResult { name: "N".into(), value: b"v".to_vec(), error: "e".into() };
+        let response = NodeGetEnvVarsResponse { results: vec![result] };
+        assert_eq!(response.encode_to_vec(), b"\x0a\x09\x0a\x01N\x12\x01v\x1a\x01e");
     }
 }
