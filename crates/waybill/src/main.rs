@@ -19,6 +19,7 @@ mod image;
 mod log;
 mod login;
 mod logs;
+mod migrate;
 mod names;
 mod node;
 mod rest;
@@ -70,6 +71,7 @@ enum Command {
     Exec(exec::Args),
     Image(image::Args),
     Login(login::Args),
+    Migrate(migrate::Args),
     Names(names::Args),
     Apiserver(Box<apiserver::Args>),
     Node(Box<node::Args>),
@@ -152,6 +154,7 @@ impl Cli {
             Command::Image(args) => image::run(args),
             Command::Login(args) => login::run(&args),
             Command::Logs(args) => logs::run(&args),
+            Command::Migrate(args) => migrate::run(&args),
             Command::Names(args) => names::run(&args),
             Command::Node(args) => node::run(*args),
             Command::Runtime(args) => runtime::run(args),
