@@ -6,3 +6,5 @@
 
 pub mod driver;
 pub mod drivers;
+#[cfg(feature = "http")]
+mod http;

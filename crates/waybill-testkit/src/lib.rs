@@ -15,6 +15,7 @@ pub mod etcd;
 pub mod hostile;
 pub mod kubectl;
 pub mod node;
+pub mod openbao;
 pub mod port;
 pub mod program;
 pub mod runtime;

@@ -1,0 +1,8 @@
+//! The drivers that come with Waybill, each against its backend. A test whose backend this machine lacks
+//! says SKIPPED.
+
+#![cfg(test)]
+
+mod account;
+#[cfg(feature = "vault")]
+mod vault;
