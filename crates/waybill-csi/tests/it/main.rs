@@ -4,5 +4,7 @@
 #![cfg(test)]
 
 mod account;
+#[cfg(feature = "provider")]
+mod provider;
 #[cfg(feature = "vault")]
 mod vault;
