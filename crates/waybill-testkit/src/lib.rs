@@ -14,6 +14,7 @@ pub mod disk;
 pub mod etcd;
 pub mod hostile;
 pub mod kubectl;
+pub mod ministack;
 pub mod node;
 pub mod openbao;
 pub mod port;

@@ -18,10 +18,11 @@ use waybill_core::secret::SecretBytes;
 use self::{
     api::VaultApi,
     class::{SecretPath, VaultClass, VaultQuery},
-    login::{Identity, Login, Logins},
+    login::{Login, Logins, log_in},
 };
 use crate::{
     driver::{Answer, Call, Driver, FailureKind, FetchError, PodToken, Query},
+    drivers::sessions::Identity,
     http::HttpClients,
 };
 
@@ -52,9 +53,10 @@ impl Vault {
     ) -> Result<Bodies, FetchError> {
         let token = token(call, class)?;
         let api = VaultApi::new(self.clients.trusting(class.ca_bundle.as_deref())?, class);
-        let identity = Identity::of(call, class);
-        let login = self.logins.current(&identity, &api, token).await?;
-        let mut bodies = read_all(&api, &login, paths).await;
+        let identity = Identity::of(call, class.clone());
+        let make = async |old: Option<&_>| log_in(&api, token, old).await;
+        let login = self.logins.current(&identity, make).await?;
+        let mut bodies = read_all(&api, &login.get()?.session, paths).await;
         let denied: BTreeSet<_> = bodies
             .iter()
             .filter(|(_, body)| is_denied(body))
@@ -62,8 +64,8 @@ impl Vault {
             .collect();
         // A login may end before its time: somebody revokes it, or the role has got other policies.
         if !login.is_new && !denied.is_empty() {
-            let login = self.logins.after(&login, &identity, &api, token).await?;
-            bodies.extend(read_all(&api, &login, denied).await);
+            let login = self.logins.after(&login, &identity, make).await?;
+            bodies.extend(read_all(&api, &login.get()?.session, denied).await);
         }
         Ok(bodies)
     }

@@ -4,6 +4,8 @@
 #![cfg(test)]
 
 mod account;
+#[cfg(feature = "aws")]
+mod aws;
 #[cfg(feature = "provider")]
 mod provider;
 #[cfg(feature = "vault")]

@@ -8,10 +8,11 @@ use waybill_core::secret::SecretBytes;
 
 use super::{
     class::{SecretPath, VaultClass},
-    login::{Lease, Login},
+    login::Login,
 };
 use crate::{
     driver::{FetchError, PodToken},
+    drivers::sessions::Timed,
     http::{HttpClient, Question, Reply},
 };
 
@@ -35,7 +36,7 @@ impl<'a> VaultApi<'a> {
     }
 
     /// Logs in. Kubernetes and JWT auth take the same question.
-    pub(super) async fn login(&self, token: &PodToken) -> Result<Lease, FetchError> {
+    pub(super) async fn login(&self, token: &PodToken) -> Result<Timed<Login>, FetchError> {
         let VaultClass { address, role, auth_path, .. } = self.class;
         let uri = address.join(&format!("v1/auth/{auth_path}/login"), &[])?;
         let jwt = std::str::from_utf8(token.token.expose())
@@ -48,7 +49,7 @@ impl<'a> VaultApi<'a> {
         let reply = self.client.ask(question, ANSWER_BYTES).await?;
         let what = format!("the login as role {role:?} at auth/{auth_path}");
         match reply.status {
-            StatusCode::OK => lease(&reply, &what),
+            StatusCode::OK => granted(&reply, &what),
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(FetchError::denied(format!(
                     "Vault refused {what} ({}); see which service accounts, namespaces and audience \
@@ -64,13 +65,13 @@ impl<'a> VaultApi<'a> {
     }
 
     /// Makes a login last longer.
-    pub(super) async fn renew(&self, login: &Login) -> Result<Lease, FetchError> {
+    pub(super) async fn renew(&self, login: &Login) -> Result<Timed<Login>, FetchError> {
         let uri = self.class.address.join("v1/auth/token/renew-self", &[])?;
         let question = Question::new(Method::POST, uri, b"{}".to_vec().into());
         let question = self.question(question)?.header(TOKEN, login.header()?);
         let reply = self.client.ask(question, ANSWER_BYTES).await?;
         match reply.status {
-            StatusCode::OK => lease(&reply, "the renewal of a login"),
+            StatusCode::OK => granted(&reply, "the renewal of a login"),
             status => Err(refusal(status, "the renewal of a login")),
         }
     }
@@ -132,15 +133,14 @@ struct Auth<'a> {
     renewable: bool,
 }
 
-fn lease(reply: &Reply, what: &str) -> Result<Lease, FetchError> {
+fn granted(reply: &Reply, what: &str) -> Result<Timed<Login>, FetchError> {
     let body: AuthBody<'_> = serde_json::from_slice(reply.body.expose()).map_err(|_| {
         FetchError::backend(format!("Vault's answer to {what} is not that of an auth method"))
     })?;
-    Ok(Lease {
-        token: SecretBytes::copy_of(body.auth.client_token.as_bytes()),
-        duration: Duration::from_secs(body.auth.lease_duration),
-        is_renewable: body.auth.renewable,
-    })
+    let Auth { client_token, lease_duration, renewable } = body.auth;
+    let login =
+        Login { token: SecretBytes::copy_of(client_token.as_bytes()), is_renewable: renewable };
+    Ok(Timed::new(login, Duration::from_secs(lease_duration)))
 }
 
 fn missing(key: &str, version: Option<&str>) -> String {

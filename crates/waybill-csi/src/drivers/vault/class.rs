@@ -2,6 +2,7 @@
 
 use crate::{
     driver::{Call, FetchError, Query},
+    drivers::fields::FIELD,
     http::{Address, is_plain_path},
 };
 
@@ -14,8 +15,7 @@ const AUDIENCE: &str = "audience";
 const CA_BUNDLE: &str = "caBundle";
 const KV_VERSION: &str = "kvVersion";
 
-/// Parameters of a variable.
-const FIELD: &str = "field";
+/// Parameter of a variable.
 const VERSION: &str = "version";
 
 /// Where paths are not secrets but the backend's own affairs, the login of the pod among them.

@@ -1,19 +1,13 @@
 //! What is in an answer of the KV engine.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use waybill_core::secret::SecretBytes;
 
 use super::class::{KvVersion, VaultQuery};
-use crate::driver::{Answer, FetchError};
-
-/// How many names of fields an error lists.
-const NAMED: usize = 10;
-
-/// Values stay in the body that they are borrowed from, and are wiped with it.
-type Fields<'a> = BTreeMap<String, &'a RawValue>;
+use crate::{
+    driver::{Answer, FetchError},
+    drivers::fields::{FIELD, Fields, named, names},
+};
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
@@ -52,10 +46,14 @@ pub(super) fn select(body: &SecretBytes, query: &VaultQuery, kv: Option<KvVersio
         }
         (_, Some(KvVersion::One)) | (None, None) => data,
     };
-    let value = choose(&fields, query)?;
-    text(value).ok_or_else(|| {
-        FetchError::not_found(format!("the field of {key} that is asked for is null"))
-    })
+    match (&query.field, fields.keys().collect::<Vec<_>>().as_slice()) {
+        (Some(field), _) => named(&fields, field, key),
+        (None, [only]) => named(&fields, only, key),
+        (None, _) => Err(FetchError::invalid(format!(
+            "{key} has the fields {}; say which with the parameter {FIELD}",
+            names(&fields)
+        ))),
+    }
 }
 
 /// The secret inside an answer of version 2; `None` if it looks like one of version 1.
@@ -65,43 +63,6 @@ fn versioned<'a>(data: &Fields<'a>) -> Option<Result<Fields<'a>, FetchError>> {
     let deleted = || FetchError::not_found(format!("version {version} of the secret is deleted"));
     let inner: Option<Fields<'a>> = serde_json::from_str(inner.get()).ok()?;
     Some(inner.ok_or_else(deleted))
-}
-
-fn choose<'a>(fields: &Fields<'a>, query: &VaultQuery) -> Result<&'a RawValue, FetchError> {
-    let key = &query.path.key;
-    match &query.field {
-        Some(field) => fields.get(field).copied().ok_or_else(|| {
-            FetchError::not_found(format!("{key} has no field {field:?}; it has {}", names(fields)))
-        }),
-        None => match fields.values().collect::<Vec<_>>().as_slice() {
-            [only] => Ok(only),
-            _ => Err(FetchError::invalid(format!(
-                "{key} has the fields {}; say which with the parameter field",
-                names(fields)
-            ))),
-        },
-    }
-}
-
-/// Names are no values: whoever may read the secret may know them.
-fn names(fields: &Fields<'_>) -> String {
-    let named: Vec<_> = fields.keys().take(NAMED).map(String::as_str).collect();
-    match (named.is_empty(), fields.len() > NAMED) {
-        (true, _) => "none".into(),
-        (false, more) => format!("{}{}", named.join(", "), if more { " and more" } else { "" }),
-    }
-}
-
-/// A string as it is, anything else as it is written; `None` for null.
-fn text(value: &RawValue) -> Option<SecretBytes> {
-    let raw = value.get();
-    if raw == "null" {
-        return None;
-    }
-    match serde_json::from_str::<String>(raw) {
-        Ok(text) => Some(text.into_bytes().into()),
-        Err(_) => Some(SecretBytes::copy_of(raw.as_bytes())),
-    }
 }
 
 #[cfg(test)]
@@ -132,7 +93,7 @@ mod tests {
         check(V1, &query(Some("port"), None), None, Ok("5432"));
         let nested = r#"{"data":{"tree":{"a":[1, 2]}}}"#;
         check(nested, &query(None, None), None, Ok(r#"{"a":[1, 2]}"#));
-        let null = Err("the field of secret/data/db that is asked for is null");
+        let null = Err("the field \"none\" of secret/data/db is null");
         check(V1, &query(Some("none"), None), None, null);
     }
 
