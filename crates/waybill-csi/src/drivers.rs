@@ -2,11 +2,17 @@
 
 #[cfg(feature = "aws")]
 pub mod aws;
-#[cfg(any(feature = "aws", feature = "vault"))]
+#[cfg(feature = "http")]
 mod fields;
+#[cfg(feature = "metadata")]
+pub mod metadata;
+#[cfg(feature = "mock")]
+pub mod mock;
+#[cfg(feature = "os")]
+pub mod os;
 #[cfg(feature = "provider")]
 pub mod provider;
-#[cfg(any(feature = "aws", feature = "vault"))]
+#[cfg(feature = "http")]
 mod sessions;
 #[cfg(feature = "vault")]
 pub mod vault;

@@ -5,7 +5,7 @@
 //! (OP-35). The texts are those of `waybill_core::provider`, the same at all three places.
 
 mod request;
-mod token;
+pub(crate) mod token;
 
 use std::time::Duration;
 

@@ -48,4 +48,5 @@ mod http;
 pub mod identity;
 mod metrics;
 pub mod rate;
+mod secret_text;
 pub mod server;

@@ -8,6 +8,7 @@ mod cluster;
 mod columns;
 mod delete;
 mod demo;
+mod driver;
 mod env;
 mod envfile;
 mod exec;
@@ -72,6 +73,7 @@ enum Command {
     Apiserver(Box<apiserver::Args>),
     Node(Box<node::Args>),
     Runtime(runtime::Args),
+    Driver(driver::Args),
     Trace(trace::Args),
     #[command(hide = true)]
     Hello(hello::Args),
@@ -80,7 +82,10 @@ enum Command {
 impl Command {
     /// Whether it serves others.
     fn is_role(&self) -> bool {
-        matches!(self, Self::Apiserver(_) | Self::Node(_) | Self::Runtime(_) | Self::Up(_))
+        matches!(
+            self,
+            Self::Apiserver(_) | Self::Driver(_) | Self::Node(_) | Self::Runtime(_) | Self::Up(_)
+        )
     }
 }
 
@@ -130,6 +135,7 @@ impl Cli {
             Command::Apply(args) => apply::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
+            Command::Driver(args) => driver::run(args),
             Command::Env(args) => env::run(&args),
             Command::Envfile(args) => envfile::run(args),
             Command::Exec(args) => exec::run(args),

@@ -1,4 +1,4 @@
-//! Sessions with a backend, one for each identity that a class lets in.
+//! Sessions with backends: logins, credentials, tokens.
 //!
 //! They are made and replaced when a container needs them, because then there is a token of a pod to do
 //! it with; nothing happens in the background.
@@ -82,27 +82,27 @@ impl<S> Held<S> {
 }
 
 /// All sessions with a kind of backend.
-pub(crate) struct Sessions<C, S> {
-    places: Mutex<HashMap<Identity<C>, Place<S>>>,
+pub(crate) struct Sessions<K, S> {
+    places: Mutex<HashMap<K, Place<S>>>,
 }
 
-impl<C, S> Default for Sessions<C, S> {
+impl<K, S> Default for Sessions<K, S> {
     fn default() -> Self {
         Self { places: Mutex::default() }
     }
 }
 
-impl<C: Clone + Eq + Hash, S> Sessions<C, S> {
-    /// The session of `identity`: the one there is, or what `make` makes, of the old one if its time has
+impl<K: Clone + Eq + Hash, S> Sessions<K, S> {
+    /// The session of `key`: the one there is, or what `make` makes, of the old one if its time has
     /// come.
     pub(crate) async fn current(
         &self,
-        identity: &Identity<C>,
+        key: &K,
         make: impl AsyncFnOnce(Option<&Timed<S>>) -> Result<Timed<S>, FetchError>,
     ) -> Result<Held<S>, FetchError> {
-        let place = self.place(identity);
+        let place = self.place(key);
         match place.get().filter(|timed| timed.is_due()) {
-            Some(old) => fill(self.replace(identity, &place), make(Some(old))).await,
+            Some(old) => fill(self.replace(key, &place), make(Some(old))).await,
             None => fill(place, make(None)).await,
         }
     }
@@ -111,15 +111,15 @@ impl<C: Clone + Eq + Hash, S> Sessions<C, S> {
     pub(crate) async fn after(
         &self,
         refused: &Held<S>,
-        identity: &Identity<C>,
+        key: &K,
         make: impl AsyncFnOnce(Option<&Timed<S>>) -> Result<Timed<S>, FetchError>,
     ) -> Result<Held<S>, FetchError> {
-        fill(self.replace(identity, &refused.place), make(None)).await
+        fill(self.replace(key, &refused.place), make(None)).await
     }
 
-    fn place(&self, identity: &Identity<C>) -> Place<S> {
+    fn place(&self, key: &K) -> Place<S> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = places.get(identity) {
+        if let Some(place) = places.get(key) {
             return Arc::clone(place);
         }
         if places.len() >= SESSIONS {
@@ -128,13 +128,13 @@ impl<C: Clone + Eq + Hash, S> Sessions<C, S> {
         if places.len() >= SESSIONS {
             places.clear();
         }
-        Arc::clone(places.entry(identity.clone()).or_default())
+        Arc::clone(places.entry(key.clone()).or_default())
     }
 
     /// The place after `old`: another call may have made it already.
-    fn replace(&self, identity: &Identity<C>, old: &Place<S>) -> Place<S> {
+    fn replace(&self, key: &K, old: &Place<S>) -> Place<S> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = places.entry(identity.clone()).or_default();
+        let place = places.entry(key.clone()).or_default();
         if Arc::ptr_eq(place, old) {
             *place = Place::default();
         }

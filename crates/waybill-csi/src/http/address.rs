@@ -50,6 +50,12 @@ impl Address {
         Ok(Self(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/'))))
     }
 
+    /// Where a cloud answers questions of its machines. Nothing leaves the machine's own link on the way.
+    #[cfg(feature = "metadata")]
+    pub(crate) fn of_metadata() -> Self {
+        Self("http://169.254.169.254".into())
+    }
+
     /// The resource at `path`, every segment of it encoded, with a query.
     pub(crate) fn join(&self, path: &str, query: &[(&str, &str)]) -> Result<Uri, FetchError> {
         let segments = path.split('/').map(|segment| utf8_percent_encode(segment, RESERVED));

@@ -6,7 +6,11 @@
 mod account;
 #[cfg(feature = "aws")]
 mod aws;
+#[cfg(feature = "metadata")]
+mod metadata;
 #[cfg(feature = "provider")]
 mod provider;
 #[cfg(feature = "vault")]
 mod vault;
+#[cfg(feature = "metadata")]
+mod web;

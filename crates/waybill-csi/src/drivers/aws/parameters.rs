@@ -1,6 +1,6 @@
 //! Parameters of the Parameter Store.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, slice};
 
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
@@ -23,7 +23,8 @@ pub(super) async fn read(api: &SignedApi<'_>, items: &BTreeSet<Item>) -> Found {
             // One parameter that the role may not read spoils the batch.
             Err(error) if error.is_denied() && batch.len() > 1 => {
                 for one in batch {
-                    found.extend(settled(read_batch(api, &[one.clone()]).await, &[one.clone()]));
+                    let alone = slice::from_ref(one);
+                    found.extend(settled(read_batch(api, alone).await, alone));
                 }
             }
             answer => found.extend(settled(answer, batch)),

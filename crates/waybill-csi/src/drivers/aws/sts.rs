@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     driver::{FetchError, PodIdentity, PodToken},
-    drivers::sessions::{Sessions, Timed},
+    drivers::sessions::{Identity, Sessions, Timed},
 };
 
 /// What every role allows, unless its owner said less.
@@ -22,7 +22,7 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 const SESSION_BYTES: usize = 64;
 
 /// All sessions.
-pub(super) type AwsSessions = Sessions<AwsClass, Credentials>;
+pub(super) type AwsSessions = Sessions<Identity<AwsClass>, Credentials>;
 
 /// Takes on the role of the class.
 pub(super) async fn take_on(

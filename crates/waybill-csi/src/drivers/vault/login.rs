@@ -6,7 +6,7 @@ use waybill_core::secret::SecretBytes;
 use super::{api::VaultApi, class::VaultClass};
 use crate::{
     driver::{FetchError, PodToken},
-    drivers::sessions::{Sessions, Timed},
+    drivers::sessions::{Identity, Sessions, Timed},
     http::sensitive,
 };
 
@@ -25,7 +25,7 @@ impl Login {
 }
 
 /// All logins.
-pub(super) type Logins = Sessions<VaultClass, Login>;
+pub(super) type Logins = Sessions<Identity<VaultClass>, Login>;
 
 /// The login after `old`, or a first one.
 pub(super) async fn log_in(
