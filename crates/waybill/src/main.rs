@@ -18,6 +18,7 @@ mod image;
 mod log;
 mod login;
 mod logs;
+mod migrate;
 mod names;
 mod node;
 mod rest;
@@ -69,6 +70,7 @@ enum Command {
     Exec(exec::Args),
     Image(image::Args),
     Login(login::Args),
+    Migrate(migrate::Args),
     Names(names::Args),
     Apiserver(Box<apiserver::Args>),
     Node(Box<node::Args>),
@@ -144,6 +146,7 @@ impl Cli {
             Command::Image(args) => image::run(args),
             Command::Login(args) => login::run(&args),
             Command::Logs(args) => logs::run(&args),
+            Command::Migrate(args) => migrate::run(&args),
             Command::Names(args) => names::run(&args),
             Command::Node(args) => node::run(*args),
             Command::Runtime(args) => runtime::run(args),
