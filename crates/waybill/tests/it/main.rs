@@ -11,3 +11,4 @@ mod run;
 mod runtime;
 mod state_dir;
 mod unwritable_log;
+mod vault_driver;
