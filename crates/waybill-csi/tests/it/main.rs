@@ -111,3 +111,12 @@ async fn a_driver_without_the_capability_is_unsupported_and_not_wrong_csi_06() {
     assert!(failed(&reports).is_empty(), "{reports:#?}");
     assert!(reports.iter().any(|report| report.verdict == Verdict::Unsupported));
 }
+
+#[test]
+fn the_guide_shows_the_example_as_it_is_and_every_key_of_os_csi_50() {
+    let guide = include_str!("../../../../docs/guide/driver-author.md");
+    assert!(guide.contains(include_str!("../../examples/greeting.rs")));
+    for (key, meaning) in waybill_csi::drivers::os::KEYS {
+        assert!(guide.contains(&format!("| `{key}` | {meaning} |")), "{key}");
+    }
+}
