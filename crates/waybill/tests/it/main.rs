@@ -4,6 +4,7 @@
 
 mod alerts;
 mod conformance;
+mod driver;
 mod envfile;
 mod etcd;
 mod image;
