@@ -48,6 +48,8 @@ pub struct Config {
     pub cgroup_root: String,
     /// More pods than this are not meant for the node.
     pub max_pods: u32,
+    /// How many processes and threads a pod may have; none above the node's own limit unless it is positive.
+    pub pod_max_pids: i64,
     /// What logs of one container may take.
     pub log_limits: LogLimits,
     /// When images that nobody uses are removed.

@@ -12,6 +12,7 @@
 //!   server: exec, attach, port-forward, logs for the API server
 //! ```
 
+mod blocking;
 mod config;
 mod cri;
 mod deadline;

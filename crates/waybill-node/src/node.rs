@@ -39,7 +39,7 @@ use crate::{
     source::{self, Change as SourceChange},
     status::Writer,
     volume::Volumes,
-    worker::{Cgroups, Images, Making, Surroundings, Workers},
+    worker::{Cgroups, Images, Making, Surroundings, Workers, pids_of_all_pods},
 };
 
 /// News of the runtime that wait for the workers.
@@ -305,7 +305,7 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
     Surroundings {
         runtime,
         runtime_name: facts.runtime_name.clone(),
-        cgroups: cgroups(&machine, facts),
+        cgroups: cgroups(&machine, config.pod_max_pids, facts),
         making: Making::default(),
         machine,
         directories,
@@ -324,11 +324,12 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
 }
 
 /// Where pods are limited, with all of them together already limited to what the node has for them.
-fn cgroups(machine: &Machine, facts: &Facts) -> Cgroups {
-    let cgroups = Cgroups::new(&machine.cgroup_root);
+fn cgroups(machine: &Machine, pod_max_pids: i64, facts: &Facts) -> Cgroups {
+    let cgroups = Cgroups::new(&machine.cgroup_root).with_pids_of_pod(pod_max_pids);
     let allocatable = |name: &str| Quantity::parse(&facts.allocatable.get(name)?.0).ok();
     let milli = allocatable("cpu").map_or(0, Quantity::milli_value);
-    cgroups.limit_all(milli, allocatable("memory").map_or(0, Quantity::value));
+    let memory = allocatable("memory").map_or(0, Quantity::value);
+    cgroups.limit_all(milli, memory, pids_of_all_pods());
     cgroups
 }
 

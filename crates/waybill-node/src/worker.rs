@@ -46,7 +46,12 @@ use waybill_core::id::PodUid;
 
 pub use self::sysctl::SysctlPolicy;
 use self::turn::Worker;
-pub(crate) use self::{cgroup::Cgroups, image::Images, making::Making, surroundings::Surroundings};
+pub(crate) use self::{
+    cgroup::{Cgroups, pids_of_all_pods},
+    image::Images,
+    making::Making,
+    surroundings::Surroundings,
+};
 use crate::{
     cri::resources::{Qos, cpu_requests},
     pod::{Pod, PodOrigin},

@@ -134,8 +134,8 @@ impl<'a> Planner<'a> {
             self.fail(EVICTED, message);
             return;
         }
-        if let Some(message) = &self.memory.forbidden_sysctl {
-            self.fail(sysctl::FORBIDDEN, message);
+        if let Some(reason) = &self.memory.forbidden_sysctl {
+            self.fail(sysctl::FORBIDDEN, &format!("Pod was rejected: {reason}"));
             return;
         }
         if let Some(deadline) = self.deadline() {

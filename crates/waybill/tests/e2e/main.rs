@@ -17,6 +17,7 @@ mod lifetime;
 mod log_rotation;
 mod nodes;
 mod people;
+mod pids;
 mod provenance;
 mod raw;
 mod roles;
