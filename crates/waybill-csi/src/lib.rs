@@ -43,6 +43,8 @@ pub mod cache;
 pub mod driver;
 pub mod drivers;
 mod guard;
+#[cfg(feature = "http")]
+mod http;
 pub mod identity;
 mod metrics;
 pub mod rate;

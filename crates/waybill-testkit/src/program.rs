@@ -69,6 +69,22 @@ pub const PYTHON: Program = Program {
     cached: "python/bin/python",
 };
 
+/// OpenBao, which has Vault's API.
+pub const OPENBAO: Program = Program {
+    name: "openbao",
+    command: Some("bao"),
+    variable: "WAYBILL_OPENBAO",
+    cached: "openbao/bin/bao",
+};
+
+/// A server that answers as AWS does.
+pub const MINISTACK: Program = Program {
+    name: "ministack",
+    command: None,
+    variable: "WAYBILL_MINISTACK",
+    cached: "ministack/bin/ministack",
+};
+
 impl Program {
     /// Where it is; `None`, with a word about it, if this machine has none.
     pub fn find(self) -> Option<PathBuf> {

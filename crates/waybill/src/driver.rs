@@ -1,8 +1,12 @@
 //! `waybill driver`: a driver of environment variables as a process of its own.
 
+mod aws;
+mod metadata;
 mod mock;
 mod os;
+mod provider;
 mod serve;
+mod vault;
 
 use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
@@ -50,47 +54,71 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Driver {
+    Aws(aws::Args),
+    Metadata(metadata::Args),
     Mock(mock::Args),
     Os(os::Args),
+    Provider(provider::Args),
+    Vault(vault::Args),
 }
 
 /// The drivers that `waybill up` can start; each is a subcommand of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
+    Aws,
+    Metadata,
     Mock,
     Os,
+    Provider,
+    Vault,
 }
 
 impl Kind {
     /// The subcommand.
     pub(crate) fn word(self) -> &'static str {
         match self {
+            Self::Aws => "aws",
+            Self::Metadata => "metadata",
             Self::Mock => "mock",
             Self::Os => "os",
+            Self::Provider => "provider",
+            Self::Vault => "vault",
         }
     }
 
     /// What people read.
     pub(crate) fn title(self) -> &'static str {
         match self {
+            Self::Aws => "aws driver",
+            Self::Metadata => "metadata driver",
             Self::Mock => "mock driver",
             Self::Os => "os driver",
+            Self::Provider => "provider driver",
+            Self::Vault => "vault driver",
         }
     }
 
     /// The name under which it registers.
     pub(crate) fn driver_name(self) -> &'static str {
         match self {
+            Self::Aws => waybill_csi::drivers::aws::NAME,
+            Self::Metadata => waybill_csi::drivers::metadata::NAME,
             Self::Mock => waybill_csi::drivers::mock::NAME,
             Self::Os => waybill_csi::drivers::os::NAME,
+            Self::Provider => waybill_csi::drivers::provider::NAME,
+            Self::Vault => waybill_csi::drivers::vault::NAME,
         }
     }
 }
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     match args.driver {
+        Driver::Aws(args) => aws::run(args),
+        Driver::Metadata(args) => metadata::run(args),
         Driver::Mock(args) => mock::run(args),
         Driver::Os(args) => os::run(args),
+        Driver::Provider(args) => provider::run(args),
+        Driver::Vault(args) => vault::run(args),
     }
 }
 

@@ -5,6 +5,7 @@
 mod alerts;
 mod conformance;
 mod csi_alerts;
+mod driver;
 mod envfile;
 mod etcd;
 mod gate;
@@ -13,3 +14,4 @@ mod run;
 mod runtime;
 mod state_dir;
 mod unwritable_log;
+mod vault_driver;
