@@ -87,6 +87,14 @@ pub(crate) const TESTS: &[Tool] = &[
         remedy: "unpack the Debian package runc into ~/.cache/waybill/runc",
     },
     Tool {
+        name: "promtool",
+        why: "alerts and dashboards are judged by Prometheus' own tool",
+        is_there: || machine::has_command("promtool") || is_cached("prometheus/usr/bin/promtool"),
+        // Unpacked and not installed, because an installed server would run all the time.
+        fetch: || apt::unpack("prometheus", &cache("prometheus")),
+        remedy: "unpack the Debian package prometheus into ~/.cache/waybill/prometheus",
+    },
+    Tool {
         name: "python-kubernetes",
         why: "the API server is tested with the Python client",
         is_there: || python::is_there(&cache("python")),

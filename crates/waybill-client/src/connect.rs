@@ -1,10 +1,12 @@
 //! From a kubeconfig to a client.
 
+mod kubeconfig;
+
 use std::path::PathBuf;
 
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{InClusterError, KubeConfigOptions, KubeconfigError},
 };
 
 /// Which cluster to talk to, as whom, and where.
@@ -52,13 +54,24 @@ pub async fn connect(options: &Options) -> Result<Session, ConnectError> {
     Ok(Session { client, namespace, server })
 }
 
+/// Prepares a client for a program that runs as a pod of the cluster, with the token of its service
+/// account, which is read again as it is renewed.
+pub fn connect_in_cluster() -> Result<Session, ConnectError> {
+    let config = Config::incluster().map_err(|source| ConnectError::NoPod(Box::new(source)))?;
+    let namespace = config.default_namespace.clone();
+    let server = config.cluster_url.to_string();
+    let client =
+        Client::try_from(config).map_err(|source| ConnectError::PodClient(Box::new(source)))?;
+    Ok(Session { client, namespace, server })
+}
+
 /// What the kubeconfig says about the chosen context.
 pub(crate) async fn config(options: &Options) -> Result<Config, ConnectError> {
     let unusable = |source| ConnectError::Kubeconfig {
         path: options.kubeconfig.clone(),
         source: Box::new(source),
     };
-    let kubeconfig = Kubeconfig::read_from(&options.kubeconfig).map_err(unusable)?;
+    let kubeconfig = kubeconfig::read(&options.kubeconfig).await.map_err(unusable)?;
     let chosen =
         KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(kubeconfig, &chosen).await;
@@ -95,4 +108,10 @@ pub enum ConnectError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The process is in no pod, or the pod has no token.
+    #[error("this is not a pod with the token of a service account; name a kubeconfig")]
+    NoPod(#[source] Box<InClusterError>),
+    /// What the pod has cannot be used.
+    #[error("cannot make a client from the token of this pod's service account")]
+    PodClient(#[source] Box<kube::Error>),
 }

@@ -13,6 +13,7 @@ pub mod containerd;
 pub mod disk;
 pub mod driver_conformance;
 pub mod etcd;
+pub mod gate;
 pub mod hostile;
 pub mod kubectl;
 pub mod node;

@@ -53,6 +53,14 @@ pub const KUBECTL: Program = Program {
     cached: "kubectl-sid/usr/bin/kubectl",
 };
 
+/// What judges the rules of Prometheus.
+pub const PROMTOOL: Program = Program {
+    name: "promtool",
+    command: Some("promtool"),
+    variable: "WAYBILL_PROMTOOL",
+    cached: "prometheus/usr/bin/promtool",
+};
+
 /// Python with the package `kubernetes`.
 pub const PYTHON: Program = Program {
     name: "python-kubernetes",

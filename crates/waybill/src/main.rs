@@ -12,12 +12,14 @@ mod driver;
 mod env;
 mod envfile;
 mod exec;
+mod gate;
 mod get;
 mod hello;
 mod image;
 mod log;
 mod login;
 mod logs;
+mod migrate;
 mod names;
 mod node;
 mod rest;
@@ -69,11 +71,13 @@ enum Command {
     Exec(exec::Args),
     Image(image::Args),
     Login(login::Args),
+    Migrate(migrate::Args),
     Names(names::Args),
     Apiserver(Box<apiserver::Args>),
     Node(Box<node::Args>),
     Runtime(runtime::Args),
     Driver(driver::Args),
+    Gate(gate::Args),
     Trace(trace::Args),
     #[command(hide = true)]
     Hello(hello::Args),
@@ -84,7 +88,12 @@ impl Command {
     fn is_role(&self) -> bool {
         matches!(
             self,
-            Self::Apiserver(_) | Self::Driver(_) | Self::Node(_) | Self::Runtime(_) | Self::Up(_)
+            Self::Apiserver(_)
+                | Self::Driver(_)
+                | Self::Gate(_)
+                | Self::Node(_)
+                | Self::Runtime(_)
+                | Self::Up(_)
         )
     }
 }
@@ -139,11 +148,13 @@ impl Cli {
             Command::Env(args) => env::run(&args),
             Command::Envfile(args) => envfile::run(args),
             Command::Exec(args) => exec::run(args),
+            Command::Gate(args) => gate::run(args),
             Command::Get(args) => get::run(&args),
             Command::Hello(args) => hello::run(&args),
             Command::Image(args) => image::run(args),
             Command::Login(args) => login::run(&args),
             Command::Logs(args) => logs::run(&args),
+            Command::Migrate(args) => migrate::run(&args),
             Command::Names(args) => names::run(&args),
             Command::Node(args) => node::run(*args),
             Command::Runtime(args) => runtime::run(args),

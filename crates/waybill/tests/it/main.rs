@@ -4,9 +4,11 @@
 
 mod alerts;
 mod conformance;
+mod csi_alerts;
 mod driver;
 mod envfile;
 mod etcd;
+mod gate;
 mod image;
 mod run;
 mod runtime;
