@@ -1,10 +1,12 @@
 //! From a kubeconfig to a client.
 
+mod kubeconfig;
+
 use std::path::PathBuf;
 
 use kube::{
     Client, Config,
-    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{InClusterError, KubeConfigOptions, KubeconfigError},
 };
 
 /// Which cluster to talk to, as whom, and where.
@@ -69,7 +71,7 @@ pub(crate) async fn config(options: &Options) -> Result<Config, ConnectError> {
         path: options.kubeconfig.clone(),
         source: Box::new(source),
     };
-    let kubeconfig = Kubeconfig::read_from(&options.kubeconfig).map_err(unusable)?;
+    let kubeconfig = kubeconfig::read(&options.kubeconfig).await.map_err(unusable)?;
     let chosen =
         KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(kubeconfig, &chosen).await;

@@ -87,6 +87,11 @@ impl Requests {
         self.send(Method::POST, path, JSON, Some((JSON, object))).await
     }
 
+    /// Puts an object in place of the one that is there; a `resourceVersion` in it must be that one's.
+    pub async fn replace(&self, path: &str, object: &Value) -> Result<Value, RequestError> {
+        self.send(Method::PUT, path, JSON, Some((JSON, object))).await
+    }
+
     /// Creates an object, or changes what its manifest says and leaves alone what it does not say.
     pub async fn apply(
         &self,

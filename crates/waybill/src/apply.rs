@@ -102,7 +102,8 @@ pub(crate) fn read_all(files: &[PathBuf]) -> Result<Vec<(String, Value)>> {
     Ok(found)
 }
 
-fn texts(path: &Path) -> Result<Vec<(String, String)>> {
+/// The files of a path, each with its name.
+pub(crate) fn texts(path: &Path) -> Result<Vec<(String, String)>> {
     if path == Path::new("-") {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).context("cannot read standard input")?;

@@ -8,6 +8,7 @@ mod cluster;
 mod columns;
 mod delete;
 mod demo;
+mod driver;
 mod env;
 mod envfile;
 mod exec;
@@ -18,6 +19,7 @@ mod image;
 mod log;
 mod login;
 mod logs;
+mod migrate;
 mod names;
 mod node;
 mod rest;
@@ -69,10 +71,12 @@ enum Command {
     Exec(exec::Args),
     Image(image::Args),
     Login(login::Args),
+    Migrate(migrate::Args),
     Names(names::Args),
     Apiserver(Box<apiserver::Args>),
     Node(Box<node::Args>),
     Runtime(runtime::Args),
+    Driver(driver::Args),
     Gate(gate::Args),
     Trace(trace::Args),
     #[command(hide = true)]
@@ -84,7 +88,12 @@ impl Command {
     fn is_role(&self) -> bool {
         matches!(
             self,
-            Self::Apiserver(_) | Self::Gate(_) | Self::Node(_) | Self::Runtime(_) | Self::Up(_)
+            Self::Apiserver(_)
+                | Self::Driver(_)
+                | Self::Gate(_)
+                | Self::Node(_)
+                | Self::Runtime(_)
+                | Self::Up(_)
         )
     }
 }
@@ -135,6 +144,7 @@ impl Cli {
             Command::Apply(args) => apply::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
+            Command::Driver(args) => driver::run(args),
             Command::Env(args) => env::run(&args),
             Command::Envfile(args) => envfile::run(args),
             Command::Exec(args) => exec::run(args),
@@ -144,6 +154,7 @@ impl Cli {
             Command::Image(args) => image::run(args),
             Command::Login(args) => login::run(&args),
             Command::Logs(args) => logs::run(&args),
+            Command::Migrate(args) => migrate::run(&args),
             Command::Names(args) => names::run(&args),
             Command::Node(args) => node::run(*args),
             Command::Runtime(args) => runtime::run(args),

@@ -29,6 +29,10 @@ const API_SERVER_PORT: u16 = 6443;
 /// The node's own API is for the API server beside it, which learns its port from the node's object.
 const NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// How many processes a pod may have unless `--node-flag=--pod-max-pids=…` says otherwise. Kernels have 32,768 for
+/// everybody by default, so one pod cannot take them all; what people run in a pod has some hundreds.
+const POD_MAX_PIDS: u32 = 4096;
+
 /// How long pods may take to end, with some time for the node to clear up after them and to write their last
 /// statuses.
 const DRAIN: Duration = Duration::from_secs(50);
@@ -369,6 +373,7 @@ fn node(
     flags.add("--cgroup-root", state.cgroup_root());
     // Its API server is ours.
     flags.add("--exec-sessions", "require");
+    flags.add("--pod-max-pids", POD_MAX_PIDS.to_string());
     flags.0.push("--drain".into());
     flags.0.extend(plan.node_flags.iter().map(OsString::from));
     flags.verbose(plan.verbose);

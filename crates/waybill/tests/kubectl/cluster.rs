@@ -1,6 +1,6 @@
 //! A server with a state directory of its own, and kubectl that talks to it.
 
-use std::thread;
+use std::{path::Path, thread};
 
 use tempfile::TempDir;
 use waybill_testkit::{
@@ -36,6 +36,15 @@ impl Cluster {
     /// Runs kubectl with the arguments in `line`, split at spaces.
     pub(crate) fn kubectl(&self, line: &str) -> Ran {
         self.kubectl.line(line)
+    }
+
+    /// Runs our own binary as kubectl's user.
+    pub(crate) fn waybill(&self, arguments: &[&str]) -> Ran {
+        let program = Path::new(env!("CARGO_BIN_EXE_waybill"));
+        let mut command = self.kubectl.command(program);
+        command.args(arguments);
+        let child = command.spawn().expect("the binary was just built");
+        Ran::of(format!("waybill {}", arguments.join(" ")), child)
     }
 
     /// The same, as the user of a static token.

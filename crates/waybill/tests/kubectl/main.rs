@@ -9,6 +9,7 @@ mod access;
 mod cluster;
 mod guides;
 mod lifecycle;
+mod migrate;
 mod objects;
 mod output;
 mod pods;
