@@ -10,6 +10,7 @@ use waybill_testkit::ministack::Ministack;
 
 use crate::{
     account::{call, failure, pod, query, values},
+    conformance::{all_passed, judge_driver},
     web::{Page, Web, chunked, header, page},
 };
 
@@ -154,4 +155,12 @@ async fn a_redirect_is_not_followed_csi_49() {
     let answers = Metadata::new().fetch(&class("gce", &web.address, &[]), &[query("a", &[])]).await;
     assert_eq!(failure(answers).0, FailureKind::Invalid);
     assert_eq!(elsewhere.connections(), 0);
+}
+
+#[tokio::test]
+async fn it_passes_every_case_csi_50() {
+    let Some(stack) = Ministack::start() else { return };
+    let call = class("ec2", stack.address(), &[]);
+    let keys = ["placement/availability-zone", "instance-id"];
+    all_passed(&judge_driver(Metadata::new(), &call, &keys).await);
 }
