@@ -11,6 +11,7 @@ pub mod apiserver;
 pub mod conformance;
 pub mod containerd;
 pub mod disk;
+pub mod driver_conformance;
 pub mod etcd;
 pub mod gate;
 pub mod hostile;

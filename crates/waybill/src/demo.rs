@@ -18,7 +18,7 @@ use crate::{
     apiserver::StoreArgs,
     builtin::BuiltIn,
     log::LogFormat,
-    up::{self, Plan, Progress, RuntimeChoice, Stack},
+    up::{self, DriverChoice, Plan, Progress, RuntimeChoice, Stack},
 };
 
 /// Show what works, on a cluster that is thrown away afterwards.
@@ -46,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         runtime: RuntimeChoice::Embedded,
         node_name: None,
         node_flags: Vec::new(),
+        drivers: vec![DriverChoice::os()],
         // The second is imported only if this machine has no busybox.
         built_in_images: vec![BuiltIn::Busybox, BuiltIn::Tools],
         emulated_version: KubeVersion::NEWEST,

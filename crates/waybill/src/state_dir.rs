@@ -28,7 +28,18 @@ const EVERYBODY_WRITES: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
 /// The parts of a state directory in which a planted file would be believed or followed.
-const PARTS: &[&str] = &["audit", "logs", "node", "node/pki", "pki", "run", "runtime", "store"];
+const PARTS: &[&str] = &[
+    "audit",
+    "logs",
+    "node",
+    "node/pki",
+    "node/plugins",
+    "node/plugins_registry",
+    "pki",
+    "run",
+    "runtime",
+    "store",
+];
 
 /// For files that we write: a link in their place is not followed.
 pub(crate) fn no_links() -> i32 {

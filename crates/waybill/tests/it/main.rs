@@ -5,6 +5,7 @@
 mod alerts;
 mod conformance;
 mod csi_alerts;
+mod driver;
 mod envfile;
 mod etcd;
 mod gate;

@@ -86,8 +86,8 @@ fn os_release(host: &Os, field: &str) -> io::Result<Option<String>> {
     let text = text.unwrap_or_default();
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     // As in a shell, the last one counts.
-    let values = lines.filter_map(|line| line.split_once('=')).filter(|(name, _)| *name == field);
-    Ok(values.last().map(|(_, value)| unquoted(value)))
+    let mut fields = lines.rev().filter_map(|line| line.split_once('='));
+    Ok(fields.find(|(name, _)| *name == field).map(|(_, value)| unquoted(value)))
 }
 
 /// The little that os-release(5) takes from shells: one pair of quotes, and `\` before a few characters.
