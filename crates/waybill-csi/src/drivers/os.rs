@@ -6,7 +6,12 @@
 mod facts;
 mod network;
 
-use std::{io, path::PathBuf};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
 
 use waybill_core::secret::SecretBytes;
 
@@ -50,6 +55,18 @@ impl Os {
         Self { root: root.into() }
     }
 
+    fn files(&self) -> Files<'_> {
+        Files { root: &self.root, seen: RefCell::default() }
+    }
+}
+
+/// The host's files as one call sees them: each is read once.
+struct Files<'a> {
+    root: &'a Path,
+    seen: RefCell<BTreeMap<String, Option<String>>>,
+}
+
+impl Files<'_> {
     fn fact(&self, key: &str) -> Answer {
         match facts::read(self, key) {
             Ok(Some(text)) => Ok(SecretBytes::from(text.into_bytes())),
@@ -65,11 +82,16 @@ impl Os {
 
     /// The text of a file of the host; nothing if it has none.
     fn file(&self, path: &str) -> io::Result<Option<String>> {
-        match std::fs::read(self.root.join(path)) {
-            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        if let Some(seen) = self.seen.borrow().get(path) {
+            return Ok(seen.clone());
         }
+        let text = match std::fs::read(self.root.join(path)) {
+            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        self.seen.borrow_mut().insert(path.to_owned(), text.clone());
+        Ok(text)
     }
 }
 
@@ -88,7 +110,8 @@ impl Driver for Os {
 
     /// The files are the kernel's own, or small: nobody waits for a disk.
     async fn fetch(&self, _call: &Call, queries: &[Query]) -> Result<Vec<Answer>, FetchError> {
-        Ok(queries.iter().map(|query| self.fact(&query.key)).collect())
+        let files = self.files();
+        Ok(queries.iter().map(|query| files.fact(&query.key)).collect())
     }
 }
 

@@ -1,12 +1,13 @@
 //! Pods that ask for variables, and who signs their tokens.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::KeyPair;
 use serde_json::json;
 use waybill_core::secret::SecretBytes;
 use waybill_csi::driver::{Answer, Call, FailureKind, FetchError, PodIdentity, PodToken, Query};
+use waybill_testkit::driver_conformance::Target;
 
 /// Signs tokens of service accounts, as the API server does.
 pub(crate) struct Issuer(KeyPair);
@@ -50,6 +51,30 @@ impl Issuer {
 /// A call of a pod without tokens.
 pub(crate) fn call(pod: PodIdentity, parameters: &[(&str, &str)]) -> Call {
     Call { class: "class".into(), parameters: map(parameters), pod, tokens: BTreeMap::new() }
+}
+
+/// The same call for the suite of cases, over a socket.
+pub(crate) fn target(socket: &Path, call: &Call, keys: &[&str]) -> Target {
+    let token = |(audience, token): (&String, &PodToken)| {
+        let text = str::from_utf8(token.token.expose()).unwrap();
+        (audience.clone(), json!({"token": text, "expirationTimestamp": token.expires}))
+    };
+    let tokens: serde_json::Map<_, _> = call.tokens.iter().map(token).collect();
+    let mut context = map(&[
+        ("namespace", &call.pod.namespace),
+        ("serviceAccount", &call.pod.service_account),
+        ("podName", &call.pod.name),
+        ("podUID", &call.pod.uid),
+        ("nodeName", &call.pod.node),
+    ]);
+    if !tokens.is_empty() {
+        let tokens = serde_json::Value::Object(tokens).to_string();
+        context.insert("csi.storage.k8s.io/serviceAccount.tokens".into(), tokens);
+    }
+    let mut target = Target::new(socket, keys);
+    target.parameters.clone_from(&call.parameters);
+    target.context = context;
+    target
 }
 
 /// A pod of an account in the namespace `shop`.

@@ -9,7 +9,10 @@ use waybill_csi::{
 };
 use waybill_testkit::ministack::{Ministack, REGION};
 
-use crate::account::{Issuer, failure, pod, query, values};
+use crate::{
+    account::{Issuer, failure, pod, query, values},
+    conformance::{all_passed, judge_driver},
+};
 
 /// The password of all secrets, for which errors are searched.
 const PASSWORD: &str = "s3cr3t-canary";
@@ -190,4 +193,11 @@ async fn a_service_that_is_not_there_is_tried_again_csi_44() {
     );
     let answers = aws().fetch(&call, &[query("ssm/app/url", &[])]).await;
     assert_eq!(failure(answers).0, FailureKind::Unavailable);
+}
+
+#[tokio::test]
+async fn it_passes_every_case_csi_50() {
+    let Some(lab) = Lab::start() else { return };
+    let keys = ["secretsmanager/app/db?field=password", "ssm/app/url"];
+    all_passed(&judge_driver(aws(), &lab.call("web", &[]), &keys).await);
 }

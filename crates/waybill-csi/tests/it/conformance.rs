@@ -11,6 +11,7 @@ use std::{
 };
 
 use waybill_csi::{
+    driver::{Call, Driver},
     drivers::{mock::Mock, os::Os},
     server::{Config, Server},
 };
@@ -19,14 +20,24 @@ use waybill_testkit::{
     driver_conformance::{self, Target},
 };
 
-async fn judge(server: Server, target: &Target) -> Vec<Report> {
+use crate::account::target;
+
+pub(crate) async fn judge(server: Server, target: &Target) -> Vec<Report> {
     let reports = driver_conformance::run(target).await.unwrap();
     server.stop().await;
     reports
 }
 
+/// Serves `driver` and asks it as a node would for `call`.
+pub(crate) async fn judge_driver<D: Driver>(driver: D, call: &Call, keys: &[&str]) -> Vec<Report> {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("csi.sock");
+    let server = Server::start(driver, Config::new(&socket)).await.unwrap();
+    judge(server, &target(&socket, call, keys)).await
+}
+
 #[track_caller]
-fn all_passed(reports: &[Report]) {
+pub(crate) fn all_passed(reports: &[Report]) {
     assert!(reports.iter().all(|report| report.verdict == Verdict::Passed), "{reports:#?}");
 }
 

@@ -1,5 +1,7 @@
 //! The metadata driver: EC2 as ministack knows it, GCE and Azure as their documentation describes them.
 
+use std::slice;
+
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use waybill_csi::{
@@ -10,6 +12,7 @@ use waybill_testkit::ministack::Ministack;
 
 use crate::{
     account::{call, failure, pod, query, values},
+    conformance::{all_passed, judge_driver},
     web::{Page, Web, chunked, header, page},
 };
 
@@ -19,8 +22,8 @@ fn class(cloud: &str, endpoint: &str, more: &[(&str, &str)]) -> Call {
 }
 
 /// `metadata.google.internal`, as far as we use it.
-fn gce(request: Request<Incoming>) -> Page {
-    if header(&request, "metadata-flavor") != "Google" {
+fn gce(request: &Request<Incoming>) -> Page {
+    if header(request, "metadata-flavor") != "Google" {
         return page(StatusCode::FORBIDDEN, "Missing Metadata-Flavor:Google header.");
     }
     match request.uri().path() {
@@ -36,10 +39,10 @@ fn gce(request: Request<Incoming>) -> Page {
 }
 
 /// Azure's service, as far as we use it.
-fn azure(request: Request<Incoming>) -> Page {
+fn azure(request: &Request<Incoming>) -> Page {
     let uri = request.uri();
     let query = uri.query().unwrap_or_default();
-    if header(&request, "metadata") != "true" || !query.contains("api-version=") {
+    if header(request, "metadata") != "true" || !query.contains("api-version=") {
         return page(StatusCode::BAD_REQUEST, r#"{"error":"Bad request"}"#);
     }
     match uri.path() {
@@ -95,7 +98,7 @@ async fn gce_tells_facts_and_keeps_its_tokens() {
     let answers = driver.fetch(&call, &[zone.clone(), zone]).await;
     assert_eq!(values(answers), ["projects/1/zones/europe-west3-a"; 2]);
     let token = query("instance/service-accounts/default/token", &[("field", "access_token")]);
-    let kept = driver.fetch(&call, &[token.clone()]).await;
+    let kept = driver.fetch(&call, slice::from_ref(&token)).await;
     assert_eq!(failure(kept).0, FailureKind::Denied);
     let open = class("gce", &web.address, &[("allowCredentials", "true")]);
     assert_eq!(values(driver.fetch(&open, &[token]).await), ["ya29.canary"]);
@@ -111,7 +114,7 @@ async fn azure_tells_facts_and_keeps_its_tokens() {
     assert_eq!(values(answers), ["germanywestcentral"]);
     let parameters = [("resource", "https://vault.azure.net"), ("field", "access_token")];
     let token = query("identity/oauth2/token", &parameters);
-    let kept = driver.fetch(&call, &[token.clone()]).await;
+    let kept = driver.fetch(&call, slice::from_ref(&token)).await;
     assert_eq!(failure(kept).0, FailureKind::Denied);
     let open = class("azure", &web.address, &[("allowCredentials", "true")]);
     assert_eq!(values(driver.fetch(&open, &[token]).await), ["eyJ.canary"]);
@@ -154,4 +157,12 @@ async fn a_redirect_is_not_followed_csi_49() {
     let answers = Metadata::new().fetch(&class("gce", &web.address, &[]), &[query("a", &[])]).await;
     assert_eq!(failure(answers).0, FailureKind::Invalid);
     assert_eq!(elsewhere.connections(), 0);
+}
+
+#[tokio::test]
+async fn it_passes_every_case_csi_50() {
+    let Some(stack) = Ministack::start() else { return };
+    let call = class("ec2", stack.address(), &[]);
+    let keys = ["placement/availability-zone", "instance-id"];
+    all_passed(&judge_driver(Metadata::new(), &call, &keys).await);
 }

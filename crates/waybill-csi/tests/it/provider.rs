@@ -11,7 +11,10 @@ use waybill_csi::{
 };
 
 use self::picky::{Mood, Picky};
-use crate::account::{Issuer, call, failure, pod, query, values};
+use crate::{
+    account::{Issuer, call, failure, pod, query, values},
+    conformance::{all_passed, judge_driver},
+};
 
 const OBJECTS: &str = "\
 - objectName: db-password
@@ -146,4 +149,14 @@ async fn a_provider_may_come_and_go_csi_43() {
     let named = |name: &str| call(pod("web"), &[("provider", name)]);
     let (kind, _) = failure(lab.driver.fetch(&named("../picky"), &queries).await);
     assert_eq!(kind, FailureKind::Invalid);
+}
+
+#[tokio::test]
+async fn it_passes_every_case_csi_50() {
+    let lab = Lab::start();
+    let driver = Provider::new(vec![lab.dir.path().to_owned()]);
+    let mut call = lab.call();
+    let objects = "- objectName: db-password\n- objectName: api-key\n";
+    call.parameters.insert("objects".into(), objects.into());
+    all_passed(&judge_driver(driver, &call, &["db-password", "api-key"]).await);
 }

@@ -11,7 +11,10 @@ use waybill_csi::{
 };
 use waybill_testkit::openbao::OpenBao;
 
-use crate::account::{Issuer, failure, pod, query, values};
+use crate::{
+    account::{Issuer, failure, pod, query, values},
+    conformance::{all_passed, judge_driver},
+};
 
 /// The password of all secrets, for which errors are searched.
 const PASSWORD: &str = "s3cr3t-canary";
@@ -270,4 +273,11 @@ async fn a_backend_that_is_not_trusted_not_there_or_sealed_is_tried_again_csi_44
     lab.bao.line("operator seal");
     let (kind, text) = failure(vault.fetch(&lab.call("web", &[]), &queries).await);
     assert_eq!(kind, FailureKind::Unavailable, "{text}");
+}
+
+#[tokio::test]
+async fn it_passes_every_case_csi_50() {
+    let Some(lab) = Lab::start() else { return };
+    let keys = ["secret/data/app/db?field=password", "kv1/app/db?field=user"];
+    all_passed(&judge_driver(Vault::new(), &lab.call("web", &[]), &keys).await);
 }

@@ -27,7 +27,7 @@ pub(crate) struct Web {
 impl Web {
     pub(crate) async fn start<F>(answer: F) -> Self
     where
-        F: Fn(Request<Incoming>) -> Page + Clone + Send + Sync + 'static,
+        F: Fn(&Request<Incoming>) -> Page + Clone + Send + Sync + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -37,8 +37,8 @@ impl Web {
             while let Ok((connection, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
                 let answer = answer.clone();
-                let service = service_fn(move |request| {
-                    let page = answer(request);
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let page = answer(&request);
                     async move { Ok::<_, Infallible>(page) }
                 });
                 let served =

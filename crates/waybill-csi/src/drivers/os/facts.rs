@@ -4,10 +4,10 @@ use std::io;
 
 use rustix::system::uname;
 
-use super::{Os, network};
+use super::{Files, network};
 
 /// The value of `key`; nothing if there is no such key, or this host has nothing to say about it.
-pub(super) fn read(host: &Os, key: &str) -> io::Result<Option<String>> {
+pub(super) fn read(host: &Files<'_>, key: &str) -> io::Result<Option<String>> {
     let parts: Vec<&str> = key.split('/').collect();
     match parts.as_slice() {
         ["os", "basic", fact] => basic(host, fact),
@@ -21,7 +21,7 @@ pub(super) fn read(host: &Os, key: &str) -> io::Result<Option<String>> {
     }
 }
 
-fn basic(host: &Os, fact: &str) -> io::Result<Option<String>> {
+fn basic(host: &Files<'_>, fact: &str) -> io::Result<Option<String>> {
     match fact {
         "hostname" => line(host, "proc/sys/kernel/hostname"),
         "domainname" => line(host, "proc/sys/kernel/domainname"),
@@ -35,7 +35,7 @@ fn basic(host: &Os, fact: &str) -> io::Result<Option<String>> {
     }
 }
 
-fn kernel(host: &Os, fact: &str) -> io::Result<Option<String>> {
+fn kernel(host: &Files<'_>, fact: &str) -> io::Result<Option<String>> {
     match fact {
         "name" => line(host, "proc/sys/kernel/ostype"),
         "release" => line(host, "proc/sys/kernel/osrelease"),
@@ -44,7 +44,7 @@ fn kernel(host: &Os, fact: &str) -> io::Result<Option<String>> {
     }
 }
 
-fn cpu(host: &Os, fact: &str) -> io::Result<Option<String>> {
+fn cpu(host: &Files<'_>, fact: &str) -> io::Result<Option<String>> {
     let field = match fact {
         "count" => "processor",
         "model" => "model name",
@@ -64,7 +64,7 @@ fn cpu(host: &Os, fact: &str) -> io::Result<Option<String>> {
     Ok(values.next().map(str::to_owned))
 }
 
-fn memory(host: &Os, fact: &str) -> io::Result<Option<String>> {
+fn memory(host: &Files<'_>, fact: &str) -> io::Result<Option<String>> {
     let field = match fact {
         "total" => "MemTotal:",
         "swap-total" => "SwapTotal:",
@@ -78,7 +78,7 @@ fn memory(host: &Os, fact: &str) -> io::Result<Option<String>> {
 }
 
 /// The distribution's own file comes second, as os-release(5) says.
-fn os_release(host: &Os, field: &str) -> io::Result<Option<String>> {
+fn os_release(host: &Files<'_>, field: &str) -> io::Result<Option<String>> {
     let text = match host.file("etc/os-release")? {
         Some(text) => Some(text),
         None => host.file("usr/lib/os-release")?,
@@ -115,6 +115,6 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-fn line(host: &Os, path: &str) -> io::Result<Option<String>> {
+fn line(host: &Files<'_>, path: &str) -> io::Result<Option<String>> {
     Ok(host.file(path)?.map(|text| text.trim_end_matches('\n').to_owned()))
 }

@@ -4,10 +4,10 @@ use std::{io, net::IpAddr};
 
 use nix::ifaddrs::getifaddrs;
 
-use super::Os;
+use super::Files;
 
 /// The interface of the default route with the lowest metric; IPv4 first.
-pub(super) fn default_interface(host: &Os) -> io::Result<Option<String>> {
+pub(super) fn default_interface(host: &Files<'_>) -> io::Result<Option<String>> {
     let routes = host.file("proc/net/route")?.unwrap_or_default();
     if let Some(interface) = lowest(routes.lines().filter_map(default_route)) {
         return Ok(Some(interface.to_owned()));
@@ -16,7 +16,11 @@ pub(super) fn default_interface(host: &Os) -> io::Result<Option<String>> {
     Ok(lowest(routes.lines().filter_map(default_route_6)).map(str::to_owned))
 }
 
-pub(super) fn of_interface(host: &Os, interface: &str, fact: &str) -> io::Result<Option<String>> {
+pub(super) fn of_interface(
+    host: &Files<'_>,
+    interface: &str,
+    fact: &str,
+) -> io::Result<Option<String>> {
     if !is_interface(interface) {
         return Ok(None);
     }
@@ -42,7 +46,7 @@ fn address(interface: &str, fits: impl Fn(&IpAddr) -> bool) -> io::Result<Option
     Ok(addresses.find(|address| fits(address)).map(|address| address.to_string()))
 }
 
-fn line(host: &Os, interface: &str, file: &str) -> io::Result<Option<String>> {
+fn line(host: &Files<'_>, interface: &str, file: &str) -> io::Result<Option<String>> {
     let text = host.file(&format!("sys/class/net/{interface}/{file}"))?;
     Ok(text.map(|text| text.trim_end().to_owned()))
 }

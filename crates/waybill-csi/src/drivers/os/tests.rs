@@ -20,7 +20,7 @@ fn host(files: &[(&str, &str)]) -> (TempDir, Os) {
 }
 
 fn fact(os: &Os, key: &str) -> Result<String, FetchError> {
-    os.fact(key).map(|value| String::from_utf8(value.expose().to_vec()).unwrap())
+    os.files().fact(key).map(|value| String::from_utf8(value.expose().to_vec()).unwrap())
 }
 
 #[track_caller]
