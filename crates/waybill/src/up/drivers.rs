@@ -37,7 +37,11 @@ pub(super) struct Drivers(Vec<Role>);
 impl DriverChoice {
     /// The driver that needs nothing and tells nothing secret.
     pub(crate) fn os() -> Self {
-        Self { kind: Kind::Os, flags: Vec::new() }
+        Self::new(Kind::Os, Vec::new())
+    }
+
+    pub(crate) fn new(kind: Kind, flags: Vec<String>) -> Self {
+        Self { kind, flags }
     }
 }
 
