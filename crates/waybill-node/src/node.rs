@@ -1,15 +1,16 @@
 //! Start and stop of a node: how its parts are put together.
 
+mod known;
+
 use std::{
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
 use kube::Client;
-use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
@@ -17,6 +18,7 @@ use waybill_api::gates::FeatureGate;
 use waybill_client::ConnectError;
 use waybill_core::{id::PodUid, quantity::Quantity};
 
+use self::known::{KnownEnvironments, KnownPods, Warnings};
 use crate::{
     Clock,
     config::Config,
@@ -28,17 +30,13 @@ use crate::{
     csi::{Csi, Drivers, Rotations},
     directories::Directories,
     environment::{ApiEndpoint, NodeFacts, Provenance, Resolver},
-    event::{Kind, Recorder},
+    event::Recorder,
     image_collection::ImageCollector,
     objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource, WatchedObjects},
-    pod::Pod,
     probe::Prober,
     register::{self, Facts, RegisterError},
     rotation::Rotation,
-    server::{
-        EventSink, Metrics, PodLookup, ProvenanceLookup, Server, ServerConfig, ServerError,
-        ServerParts,
-    },
+    server::{Metrics, PodLookup, Server, ServerConfig, ServerError, ServerParts},
     source::{self, Change as SourceChange},
     status::Writer,
     volume::Volumes,
@@ -156,7 +154,7 @@ impl Node {
         };
         let around = surroundings(&config, &facts, parts, &tasks, &stop);
         let workers = Workers::new(around);
-        let _ = pods.0.set(workers.clone());
+        pods.set(workers.clone());
         tasks.spawn(workers.clone().watch_sizes());
         tasks.spawn(workers.clone().follow_rotations());
         let sources = source::start(
@@ -419,54 +417,5 @@ impl Follower {
     fn with_directories(&self) -> Vec<PodUid> {
         let entries = fs::read_dir(self.directories.pods()).into_iter().flatten().flatten();
         entries.filter_map(|entry| PodUid::parse(entry.file_name().to_str()?).ok()).collect()
-    }
-}
-
-/// The pods that the workers know, once there are workers.
-#[derive(Default)]
-struct KnownPods(OnceLock<Workers>);
-
-impl KnownPods {
-    fn wake(&self, uid: &PodUid) {
-        if let Some(workers) = self.0.get() {
-            workers.wake(uid);
-        }
-    }
-}
-
-impl PodLookup for KnownPods {
-    fn find(&self, namespace: &str, name: &str, uid: Option<&str>) -> Option<Arc<Pod>> {
-        self.0.get()?.find(namespace, name, uid)
-    }
-
-    fn all(&self) -> Vec<Arc<Pod>> {
-        self.0.get().map(Workers::all).unwrap_or_default()
-    }
-}
-
-/// What containers were made with, and what is old of it.
-struct KnownEnvironments {
-    provenance: Arc<Provenance>,
-    pods: Arc<KnownPods>,
-}
-
-impl ProvenanceLookup for KnownEnvironments {
-    fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
-        let mut found = self.provenance.find(pod, container)?;
-        let stale = self.pods.0.get().map(|workers| workers.stale_variables(pod.uid(), container));
-        if let Some(stale) = stale.filter(|stale| !stale.is_empty())
-            && let Some(told) = found.as_object_mut()
-        {
-            told.insert("stale".to_owned(), json!(stale));
-        }
-        Some(found)
-    }
-}
-
-struct Warnings(Recorder);
-
-impl EventSink for Warnings {
-    fn warn(&self, pod: &Pod, reason: &str, message: &str) {
-        self.0.pod(pod, Kind::Warning, reason, message);
     }
 }
