@@ -140,8 +140,8 @@ impl Seen {
                 self.search(&entry.path(), value);
             } else if kind.is_file() && entry.metadata().is_ok_and(|it| it.len() <= LARGEST) {
                 let Ok(content) = fs::read(entry.path()) else { continue };
-                let holds =
-                    |text: &str| content.windows(text.len()).any(|it| it == text.as_bytes());
+                let has = |text: &str| content.windows(text.len()).any(|it| it == text.as_bytes());
+                let holds = |text: &str| has(text) || has(&BASE64_STANDARD.encode(text));
                 self.files += 1;
                 self.with_secret += u32::from(holds(SECRET));
                 self.with_value += u32::from(holds(value));
