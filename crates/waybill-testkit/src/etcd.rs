@@ -76,6 +76,17 @@ impl EtcdServer {
         url(client, self.tls.as_ref())
     }
 
+    /// The port of that address.
+    pub fn port(&self) -> u16 {
+        let [client, _] = self.ports;
+        client
+    }
+
+    /// Where it keeps everything, its log too.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// A connection may be answered only when the cluster has its leader, but it is not refused.
     fn wait(&self) {
         let [client, _] = self.ports;
