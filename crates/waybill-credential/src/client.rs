@@ -40,7 +40,6 @@ pub fn client_builder_with(
     let Some(plugin) = plugin else {
         return ClientBuilder::try_from(config).map_err(unusable);
     };
-    install_provider();
     let transport = Transport::new(&config, plugin.options().on_rotation)?;
     // The same order as in kube's own stack.
     let stack = ServiceBuilder::new()
@@ -59,7 +58,7 @@ pub fn client_builder_with(
 }
 
 /// As `kube` does it: TLS needs one for the process, and whoever chose one before keeps it.
-fn install_provider() {
+pub(crate) fn install_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Somebody may have been faster.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

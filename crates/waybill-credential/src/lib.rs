@@ -53,5 +53,7 @@ pub use self::message::EXEC_INFO;
 pub use self::metrics::{CallStatus, MetricSink, PrometheusSink};
 pub use self::policy::{Policy, PolicyError};
 pub use self::registry::Authenticators;
-pub use self::stanza::{ApiVersion, ExecStanza, Fault, InteractiveMode, StanzaError};
+pub use self::stanza::{
+    ApiVersion, ExecStanza, Fault, InteractiveMode, StanzaError, misspelt_interactive_mode,
+};
 pub use self::transport::{Connector, Transport};

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
+use serde_json::Value;
 
 /// What `Debug` shows in place of arguments, variables and cluster configuration, as client-go does.
 pub(crate) const REDACTED: &str = "--- REDACTED ---";
@@ -241,6 +242,19 @@ impl fmt::Display for Faults<'_> {
             several => write!(f, "[{}]", several.join(", ")),
         }
     }
+}
+
+/// What is wrong with a kubeconfig that `kube` cannot read, if it is an `interactiveMode` that nobody knows: its type has no
+/// room for one.
+pub fn misspelt_interactive_mode(kubeconfig: &str) -> Option<StanzaError> {
+    let document: Value = serde_saphyr::from_str(kubeconfig).ok()?;
+    document.get("users")?.as_array()?.iter().find_map(|entry| {
+        let mode = entry.pointer("/user/exec/interactiveMode")?.as_str()?;
+        let known = matches!(mode, "Never" | "IfAvailable" | "Always" | "");
+        let user = entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let faults = vec![Fault::InteractiveMode(mode.to_owned())];
+        (!known).then_some(StanzaError::Invalid { user, faults })
+    })
 }
 
 /// The versions before the final one did not have the field.

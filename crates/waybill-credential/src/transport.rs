@@ -30,7 +30,10 @@ use rustls_pki_types::ServerName;
 use tower::{BoxError, Service};
 
 use self::closing::{Closing, ClosingConnector};
-use crate::{ClientCertificate, Credential, OnRotation, client::ClientError};
+use crate::{
+    ClientCertificate, Credential, OnRotation,
+    client::{ClientError, install_provider},
+};
 
 /// Makes connections with whatever certificate is given.
 #[derive(Clone)]
@@ -43,9 +46,7 @@ pub struct Connector {
 impl Connector {
     /// For the server of `config`, over connections of `tcp`.
     pub fn new(config: &Config, tcp: HttpConnector) -> Result<Self, ClientError> {
-        if config.proxy_url.is_some() {
-            return Err(ClientError::Proxy);
-        }
+        install_provider();
         let unusable = |source| ClientError::Config(Box::new(source));
         let server_name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
         Ok(Self {
@@ -98,6 +99,9 @@ struct Pool {
 impl Transport {
     /// For the server of `config`, whose `exec` stanza has been taken out.
     pub fn new(config: &Config, on_rotation: OnRotation) -> Result<Self, ClientError> {
+        if config.proxy_url.is_some() {
+            return Err(ClientError::Proxy);
+        }
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         let connector = Connector::new(config, tcp)?;

@@ -6,6 +6,7 @@ mod apply;
 mod builtin;
 mod cluster;
 mod columns;
+mod credential;
 mod delete;
 mod demo;
 mod env;
@@ -62,6 +63,7 @@ enum Command {
     Demo(demo::Args),
     Apply(apply::Args),
     Get(get::Args),
+    Credential(credential::Args),
     Delete(delete::Args),
     Logs(logs::Args),
     Env(env::Args),
@@ -130,6 +132,7 @@ impl Cli {
         match self.command {
             Command::Apiserver(args) => apiserver::run(*args),
             Command::Apply(args) => apply::run(&args),
+            Command::Credential(args) => credential::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
             Command::Env(args) => env::run(&args),

@@ -1,3 +1,5 @@
+//! What plugins are told of clusters.
+
 use std::collections::BTreeSet;
 
 use kube::config::{Cluster, Kubeconfig};

@@ -1,3 +1,5 @@
+//! Answers of plugins, good and bad.
+
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Our question, and answers that are none.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What sinks hear, and what Prometheus shows.
+
 use std::{io, time::Instant};
 
 use prometheus_client::{encoding::text::encode, registry::Registry};

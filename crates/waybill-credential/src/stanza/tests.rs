@@ -1,3 +1,5 @@
+//! Stanzas, good and bad.
+
 use kube::config::Kubeconfig;
 
 use super::*;
@@ -56,8 +58,18 @@ fn faults_have_upstreams_texts_cred_02_03_04_08_19() {
             ),
         );
     }
-    let unknown = Fault::InteractiveMode("Sometimes".to_owned());
-    assert_eq!(unknown.text("u"), "invalid interactiveMode for u: \"Sometimes\"");
+    let kubeconfig = |mode| {
+        format!(
+            "users: [{{name: u, user: {{exec: {{{V1}, command: c, interactiveMode: {mode}}}}}}}]"
+        )
+    };
+    assert!(Kubeconfig::from_yaml(&kubeconfig("Sometimes")).is_err());
+    let unknown = misspelt_interactive_mode(&kubeconfig("Sometimes")).unwrap();
+    assert_eq!(
+        unknown.to_string(),
+        "invalid configuration: invalid interactiveMode for u: \"Sometimes\""
+    );
+    assert_eq!(misspelt_interactive_mode(&kubeconfig("Never")), None);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! The library as its users see it: real plugins, real servers.
 
+#![cfg(test)]
+
 mod authenticator;
+mod certificates;
 mod client;
 mod plugins;
 mod support;

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod conformance;
+mod credential;
 mod envfile;
 mod etcd;
 mod image;
