@@ -17,7 +17,7 @@
 //! pause; [`Options`] brings the rest back to what client-go does.
 //!
 //! [`client_builder`] takes options and further layers, and [`CredentialLayer`], [`Transport`] and [`Connector`] are the
-//! parts for stacks of another shape.
+//! parts for stacks of another shape. Plugins themselves are written with [`provider`].
 //!
 //! A kubeconfig names programs that are run with your rights. Do not use one from somebody whom you would not
 //! let type on your keyboard, or set a [`Policy`].
@@ -36,6 +36,7 @@ mod lookup;
 mod message;
 mod metrics;
 mod policy;
+pub mod provider;
 mod registry;
 mod run;
 mod stanza;

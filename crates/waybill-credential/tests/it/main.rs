@@ -5,5 +5,6 @@
 mod authenticator;
 mod certificates;
 mod client;
+mod examples;
 mod plugins;
 mod support;
