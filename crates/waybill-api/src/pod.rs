@@ -4,6 +4,7 @@
 //! of its containers. [`drop_disabled_fields`] is applied to the document first, then [`validate()`]
 //! judges the view under the [`EnvRules`] that were chosen once for the whole object.
 
+mod csi_words;
 mod disabled;
 mod embed;
 mod env;
@@ -20,8 +21,9 @@ use serde::{
 };
 use serde_json::Value;
 
-use self::json::{list, object_from, or_default};
+use self::json::{list, object_from, or_default, texts};
 pub use self::{
+    csi_words::{ALLOW_CSI_WORDS, CsiWord, allows_csi_words, csi_word_errors, csi_words},
     disabled::drop_disabled_fields,
     embed::{pod_spec_path, pod_spec_pointer},
     env::{
@@ -78,6 +80,20 @@ impl PodEnvSpec {
             .flat_map(|(_, _, container)| &container.env)
             .filter_map(|variable| variable.value_from.as_ref())
     }
+
+    /// The ephemeral containers that `old` does not have, and nothing else of the spec.
+    #[must_use]
+    pub fn ephemeral_containers_beyond(self, old: &Self) -> Self {
+        let kept: BTreeSet<&str> = old.ephemeral_containers.iter().map(|it| &*it.name).collect();
+        let mut added = self.ephemeral_containers;
+        added.retain(|container| !kept.contains(&*container.name));
+        Self { ephemeral_containers: added, ..Self::default() }
+    }
+
+    /// The CSI drivers that fetch variables, as often as they are named.
+    pub fn csi_drivers(&self) -> impl Iterator<Item = &str> {
+        self.sources().filter_map(|source| Some(&*source.csi_secret_ref.as_ref()?.driver))
+    }
 }
 
 /// The three lists of containers in a pod spec.
@@ -112,6 +128,12 @@ pub struct Container {
     /// Its name.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
+    /// What it runs instead of the image's entry point.
+    #[serde(deserialize_with = "texts")]
+    pub command: Vec<HiddenText>,
+    /// The arguments of that.
+    #[serde(deserialize_with = "texts")]
+    pub args: Vec<HiddenText>,
     /// Its variables, one by one.
     #[serde(deserialize_with = "list")]
     pub env: Vec<EnvVar>,
@@ -242,7 +264,8 @@ mod tests {
         assert_eq!(view(&nulls), PodEnvSpec::default());
         assert_eq!(view(&json!({"containers": [null]})).containers, [Container::default()]);
         let nulls = json!({"containers": [{
-            "name": null, "env": null, "envFrom": null, "volumeMounts": null}]});
+            "name": null, "command": null, "args": null, "env": null, "envFrom": null,
+            "volumeMounts": null}]});
         assert_eq!(view(&nulls).containers, [Container::default()]);
         let nulls = with_variable(&json!({"name": null, "value": null, "valueFrom": null}));
         assert_eq!(view(&nulls).containers[0].env, [EnvVar::default()]);
@@ -317,6 +340,8 @@ mod tests {
             with_variable(&json!({"valueFrom": {"secretKeyRef": CANARY}})),
             with_variable(&json!({"valueFrom": {"csiSecretRef": {"parameters": {"a": [CANARY]}}}})),
             json!({"containers": [{"env": CANARY}]}),
+            json!({"containers": [{"command": CANARY}]}),
+            json!({"containers": [{"args": [[CANARY]]}]}),
             json!({"containers": CANARY}),
             json!(CANARY),
         ] {

@@ -5,6 +5,7 @@
 
 pub mod hints;
 mod immutable;
+mod usage;
 mod validate;
 
 use std::{collections::BTreeMap, fmt};
@@ -15,7 +16,10 @@ use waybill_core::provider::{
     ALLOWED_FIELDS, ALLOWED_NAMESPACES, AllowListError, AllowedFields, AllowedNamespaces,
 };
 
-pub use self::validate::{validate_create, validate_update};
+pub use self::{
+    usage::UseDenied,
+    validate::{validate_create, validate_update},
+};
 
 /// The API group of the kind (CSI-15).
 pub const GROUP: &str = "storage.k8s.io";

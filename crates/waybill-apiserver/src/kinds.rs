@@ -6,6 +6,7 @@
 
 mod config_map;
 mod csi_driver;
+mod csi_node;
 mod document;
 mod event;
 mod lease;
@@ -175,6 +176,7 @@ pub(crate) fn kind(group: &str, resource: &str) -> Option<&'static dyn Kind> {
         ("rbac.authorization.k8s.io", "clusterrolebindings") => &role_binding::ClusterRoleBinding,
         ("rbac.authorization.k8s.io", "rolebindings") => &role_binding::RoleBinding,
         ("storage.k8s.io", "csidrivers") => &csi_driver::CsiDriver,
+        ("storage.k8s.io", "csinodes") => &csi_node::CsiNode,
         ("storage.k8s.io", "providerclasses") => &provider_class::ProviderClass,
         _ => return None,
     };

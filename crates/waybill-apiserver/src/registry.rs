@@ -314,6 +314,14 @@ pub(crate) static RESOURCES: &[Resource] = &[
     },
     Resource {
         group: "storage.k8s.io",
+        plural: "csinodes",
+        singular: "csinode",
+        kind: "CSINode",
+        scope: Scope::Cluster,
+        ..BASE
+    },
+    Resource {
+        group: "storage.k8s.io",
         plural: "providerclasses",
         singular: "providerclass",
         kind: "ProviderClass",

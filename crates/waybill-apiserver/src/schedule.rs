@@ -7,6 +7,7 @@
 
 mod affinity;
 mod decision;
+mod drivers;
 mod fit;
 mod node;
 mod pod;

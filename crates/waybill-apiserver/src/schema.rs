@@ -16,6 +16,9 @@ mod scalar;
 mod walk;
 mod yaml;
 
+#[cfg(test)]
+mod crd;
+
 use std::{borrow::Cow, fmt, sync::OnceLock};
 
 use schemars::SchemaGenerator;
@@ -106,6 +109,7 @@ mod tests {
             ("rbac.authorization.k8s.io", "v1", "ClusterRole"),
             ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding"),
             ("storage.k8s.io", "v1", "CSIDriver"),
+            ("storage.k8s.io", "v1", "CSINode"),
             ("storage.k8s.io", "v1", "ProviderClass"),
             ("storage.k8s.io", "v1alpha1", "ProviderClass"),
         ];

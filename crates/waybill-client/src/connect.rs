@@ -1,10 +1,12 @@
 //! From a kubeconfig to a client.
 
+mod kubeconfig;
+
 use std::{fs, path::PathBuf, sync::Arc};
 
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use waybill_credential::{
     Authenticator, Authenticators, ClientError, StanzaError, client_builder_with,
@@ -54,6 +56,17 @@ pub async fn connect(options: &Options) -> Result<Session, ConnectError> {
     Ok(Session { client, namespace, server })
 }
 
+/// Prepares a client for a program that runs as a pod of the cluster, with the token of its service
+/// account, which is read again as it is renewed.
+pub fn connect_in_cluster() -> Result<Session, ConnectError> {
+    let config = Config::incluster().map_err(|source| ConnectError::NoPod(Box::new(source)))?;
+    let namespace = config.default_namespace.clone();
+    let server = config.cluster_url.to_string();
+    let client =
+        Client::try_from(config).map_err(|source| ConnectError::PodClient(Box::new(source)))?;
+    Ok(Session { client, namespace, server })
+}
+
 /// The credential plugin of the kubeconfig's user, if they have one that counts.
 pub async fn plugin(options: &Options) -> Result<Option<Arc<Authenticator>>, ConnectError> {
     prepare(options).await.map(|prepared| prepared.plugin)
@@ -67,7 +80,7 @@ pub(crate) struct Prepared {
 
 /// What the kubeconfig says about the chosen context.
 pub(crate) async fn prepare(options: &Options) -> Result<Prepared, ConnectError> {
-    let kubeconfig = read(options)?;
+    let kubeconfig = read(options).await?;
     let user = user(&kubeconfig, options);
     let chosen =
         KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
@@ -86,10 +99,12 @@ pub(crate) async fn prepare(options: &Options) -> Result<Prepared, ConnectError>
     Ok(Prepared { config, plugin })
 }
 
-fn read(options: &Options) -> Result<Kubeconfig, ConnectError> {
-    Kubeconfig::read_from(&options.kubeconfig).map_err(|source| {
-        let text = fs::read_to_string(&options.kubeconfig).unwrap_or_default();
-        match misspelt_interactive_mode(&text) {
+async fn read(options: &Options) -> Result<Kubeconfig, ConnectError> {
+    let path = &options.kubeconfig;
+    kubeconfig::read(path).await.map_err(|source| {
+        // What comes through a pipe comes once.
+        let text = path.is_file().then(|| fs::read_to_string(path).ok()).flatten();
+        match text.and_then(|text| misspelt_interactive_mode(&text)) {
             Some(fault) => ConnectError::plugin(options, fault),
             None => ConnectError::kubeconfig(options, source),
         }
@@ -137,6 +152,12 @@ pub enum ConnectError {
         #[source]
         source: StanzaError,
     },
+    /// The process is in no pod, or the pod has no token.
+    #[error("this is not a pod with the token of a service account; name a kubeconfig")]
+    NoPod(#[source] Box<InClusterError>),
+    /// What the pod has cannot be used.
+    #[error("cannot make a client from the token of this pod's service account")]
+    PodClient(#[source] Box<kube::Error>),
 }
 
 impl ConnectError {

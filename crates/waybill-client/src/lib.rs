@@ -10,7 +10,9 @@ mod request;
 mod resource;
 mod table;
 
-pub use self::connect::{ActingAs, ConnectError, Options, Session, connect, plugin};
+pub use self::connect::{
+    ActingAs, ConnectError, Options, Session, connect, connect_in_cluster, plugin,
+};
 pub use self::manifest::{ManifestError, read_manifests};
 pub use self::request::{Applied, RequestError, Requests, delete_options};
 pub use self::resource::{Place, Resource, Resources};

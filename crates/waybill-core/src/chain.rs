@@ -1,8 +1,10 @@
 //! Prints an error with all its sources.
 //!
 //! Our errors never repeat their source in their own text, so one printer shows the whole chain
-//! once: `reading a.env: permission denied`.
+//! once: `reading a.env: permission denied`. Errors of others do repeat theirs; what the text before ends with is
+//! not said again.
 
+use alloc::string::{String, ToString};
 use core::{error::Error, fmt};
 
 /// Displays an error and everything that caused it, separated by `: `.
@@ -10,10 +12,15 @@ pub struct Chain<'a>(pub &'a (dyn Error + 'a));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
+        let mut said: String = self.0.to_string();
+        f.write_str(&said)?;
         let mut source = self.0.source();
         while let Some(error) = source {
-            write!(f, ": {error}")?;
+            let text = error.to_string();
+            if !said.ends_with(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
             source = error.source();
         }
         Ok(())
@@ -22,8 +29,6 @@ impl fmt::Display for Chain<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::string::ToString;
-
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -37,6 +42,16 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("inner")]
     struct Inner;
+
+    /// As errors of gRPC do.
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer: {0}")]
+    struct Repeating(#[source] Middle);
+
+    #[test]
+    fn what_an_error_repeats_is_not_said_twice() {
+        assert_eq!(Chain(&Repeating(Middle(Inner))).to_string(), "outer: middle: inner");
+    }
 
     #[test]
     fn every_source_is_printed_once() {

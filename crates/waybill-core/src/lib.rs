@@ -14,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod chain;
+pub mod duration;
 pub mod env;
 pub mod glob;
 pub mod id;

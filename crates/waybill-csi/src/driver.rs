@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use waybill_core::secret::SecretBytes;
 
+use crate::identity::{Asserted, IdentityCheck};
+
 /// Where values come from.
 ///
 /// Only calls that may be answered reach a driver: the request was whole, the class serves the pod's
@@ -16,6 +18,11 @@ pub trait Driver: Send + Sync + 'static {
     /// The kind of backend, a label of its metrics (CSI-55).
     fn backend(&self) -> &'static str;
 
+    /// Its version, which callers send back with each call (OP-41).
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
+
     /// What callers should keep to.
     fn hints(&self) -> Hints {
         Hints::default()
@@ -24,6 +31,18 @@ pub trait Driver: Send + Sync + 'static {
     /// Who may be given a value that was read for somebody else.
     fn sharing(&self) -> Sharing {
         Sharing::Identity
+    }
+
+    /// How long values may be given out again if a class does not say so itself, with its parameter
+    /// `cacheTTL`; zero keeps none.
+    fn cache_ttl(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// How it is known that the pod is who the kubelet says it is (CSI-46). Asked before each answer,
+    /// also one out of the cache. A backend that takes the pod's own token checks that itself.
+    fn identity(&self) -> impl IdentityCheck {
+        Asserted
     }
 
     /// The values of `queries`, one answer for each and in their order. An error in place of the

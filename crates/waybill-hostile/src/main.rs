@@ -11,6 +11,7 @@
 )]
 
 mod cgroups;
+mod fork;
 mod other_process;
 mod user_namespace;
 
@@ -27,6 +28,8 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("cgroups-enter", cgroups::enter),
     ("cgroups-lift", cgroups::lift),
     ("cgroups-see", cgroups::see),
+    ("fork-until-refused", fork::until_refused),
+    (fork::STAND_STILL, fork::stand_still),
     ("ptrace", other_process::attach),
     ("user-namespace", user_namespace::enter),
     ("write-memory", other_process::write),

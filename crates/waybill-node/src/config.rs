@@ -10,6 +10,7 @@ use waybill_api::gates::FeatureGates;
 
 use crate::{
     Clock,
+    csi::CsiConfig,
     directories::Directories,
     image_collection::ImageLimits,
     rotation::LogLimits,
@@ -44,10 +45,14 @@ pub struct Config {
     pub exec_env: ExecEnvPolicy,
     /// Which exec sessions are served: all, or those that the API server signed.
     pub exec_sessions: ExecSessionPolicy,
+    /// How drivers of variables are found and called.
+    pub csi: CsiConfig,
     /// Above the cgroups of all pods, such as `/waybill`.
     pub cgroup_root: String,
     /// More pods than this are not meant for the node.
     pub max_pods: u32,
+    /// How many processes and threads a pod may have; none above the node's own limit unless it is positive.
+    pub pod_max_pids: i64,
     /// What logs of one container may take.
     pub log_limits: LogLimits,
     /// When images that nobody uses are removed.

@@ -29,6 +29,7 @@ use waybill_core::env::merge::Environment;
 
 use self::plan::Plan;
 use crate::{
+    csi::{Csi, Injected},
     directories::Directories,
     objects::ObjectSource,
     pod::{ContainerRef, Pod},
@@ -46,6 +47,7 @@ pub(crate) struct Resolver {
     pub(crate) directories: Directories,
     pub(crate) gates: FeatureGates,
     pub(crate) node: Arc<NodeFacts>,
+    pub(crate) csi: Arc<Csi>,
 }
 
 /// Whose environment is wanted.
@@ -62,6 +64,8 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Resolved {
     pub(crate) environment: Environment,
     pub(crate) warnings: Vec<Warning>,
+    /// Classes whose drivers gave variables.
+    pub(crate) injected: Vec<Injected>,
 }
 
 /// Something for an event of type Warning.
@@ -80,8 +84,8 @@ impl Resolver {
         let spec = request.pod.environment_of(request.container.kind, container);
         let plan = spec.map_or_else(|| Ok(Plan::default()), |spec| Plan::new(spec, self.gates));
         let plan = plan.map_err(at)?;
-        let gathered = gather::gather(self, request, &plan).await;
-        merge::merge(self, request, &plan, &gathered).map_err(at)
+        let mut gathered = gather::gather(self, request, &plan).await;
+        merge::merge(self, request, &plan, &mut gathered).map_err(at)
     }
 }
 

@@ -26,7 +26,27 @@ pub(crate) fn serve<F>(
 where
     F: Future<Output = Result<Vec<u8>, Status>> + Send,
 {
+    serve_raw(socket, move |call, body| {
+        let answer = answer.clone();
+        async move { response(answer(call, body).await) }
+    })
+}
+
+/// What goes back to a caller.
+pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// As [`serve`], with answers that need not be good ones. Connections end with the guard, in the middle of
+/// whatever they are at.
+pub(crate) fn serve_raw<F>(
+    socket: &Path,
+    answer: impl Fn(String, Bytes) -> F + Clone + Send + 'static,
+) -> DropGuard
+where
+    F: Future<Output = Reply> + Send,
+{
     let listener = UnixListener::bind(socket).unwrap();
+    let stop = CancellationToken::new();
+    let connections = stop.clone();
     let serving = async move {
         while let Ok((stream, _)) = listener.accept().await {
             let answer = answer.clone();
@@ -36,19 +56,20 @@ where
                     let call = request.uri().path().rsplit('/').next().unwrap().to_owned();
                     let body = request.into_body().collect().await.unwrap().to_bytes();
                     // One message, not compressed: a zero, four bytes of length, the message.
-                    Ok::<_, Infallible>(response(answer(call, body.slice(5..)).await))
+                    Ok::<_, Infallible>(answer(call, body.slice(5..)).await)
                 }
             });
             let builder = http2::Builder::new(TokioExecutor::new());
-            tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            tokio::spawn(connections.clone().run_until_cancelled_owned(connection));
         }
     };
-    let stop = CancellationToken::new();
     tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
     stop.drop_guard()
 }
 
-fn response(answer: Result<Vec<u8>, Status>) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+/// One message, or a status instead.
+pub(crate) fn response(answer: Result<Vec<u8>, Status>) -> Reply {
     let (frames, code, text) = match answer {
         Ok(message) => {
             let mut frame = BytesMut::new();

@@ -12,8 +12,10 @@
 //!   server: exec, attach, port-forward, logs for the API server
 //! ```
 
+mod blocking;
 mod config;
 mod cri;
+mod csi;
 mod deadline;
 mod directories;
 mod environment;
@@ -44,6 +46,7 @@ use jiff::Timestamp;
 
 pub use self::{
     config::Config,
+    csi::CsiConfig,
     directories::Directories,
     image_collection::ImageLimits,
     node::{Node, NodeError},

@@ -9,9 +9,11 @@ use std::{
 };
 
 use kube::Client;
+use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
+use waybill_api::gates::FeatureGate;
 use waybill_client::ConnectError;
 use waybill_core::{id::PodUid, quantity::Quantity};
 
@@ -23,11 +25,12 @@ use crate::{
         changes::{self, Change as RuntimeChange},
         sandbox::Machine,
     },
+    csi::{Csi, Drivers, Rotations},
     directories::Directories,
     environment::{ApiEndpoint, NodeFacts, Provenance, Resolver},
     event::{Kind, Recorder},
     image_collection::ImageCollector,
-    objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource},
+    objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource, WatchedObjects},
     pod::Pod,
     probe::Prober,
     register::{self, Facts, RegisterError},
@@ -39,7 +42,7 @@ use crate::{
     source::{self, Change as SourceChange},
     status::Writer,
     volume::Volumes,
-    worker::{Cgroups, Images, Making, Surroundings, Workers},
+    worker::{Cgroups, Images, Making, Surroundings, Workers, pids_of_all_pods},
 };
 
 /// News of the runtime that wait for the workers.
@@ -120,7 +123,10 @@ impl Node {
             pods: Arc::clone(&pods) as Arc<dyn PodLookup>,
             runtime: runtime.clone(),
             events: Arc::new(Warnings(recorder.clone())),
-            provenance: Arc::clone(&provenance) as Arc<dyn ProvenanceLookup>,
+            provenance: Arc::new(KnownEnvironments {
+                provenance: Arc::clone(&provenance),
+                pods: Arc::clone(&pods),
+            }),
             metrics: Arc::clone(&metrics),
             cluster: client.clone(),
         };
@@ -148,10 +154,11 @@ impl Node {
             metrics,
             endpoint,
         };
-        let around = surroundings(&config, &facts, parts);
+        let around = surroundings(&config, &facts, parts, &tasks, &stop);
         let workers = Workers::new(around);
         let _ = pods.0.set(workers.clone());
         tasks.spawn(workers.clone().watch_sizes());
+        tasks.spawn(workers.clone().follow_rotations());
         let sources = source::start(
             source::Options {
                 node: config.name.clone(),
@@ -278,10 +285,16 @@ struct Parts {
     endpoint: Option<ApiEndpoint>,
 }
 
-fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
+fn surroundings(
+    config: &Config,
+    facts: &Facts,
+    parts: Parts,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Surroundings {
     let Parts { runtime, client, recorder, prober, writer, provenance, metrics, endpoint } = parts;
     let clock: Clock = Arc::clone(&config.clock);
-    let objects: Arc<dyn ObjectSource> = match client {
+    let objects: Arc<dyn ObjectSource> = match client.clone() {
         Some(client) => Arc::new(CachedObjects::new(ClusterObjects::new(client))),
         None => Arc::new(NoObjects),
     };
@@ -293,8 +306,23 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
         Arc::clone(&node),
         Arc::clone(&clock),
     );
-    let resolver =
-        Resolver { objects, directories: directories.clone(), gates: config.gates, node };
+    let gates = config.gates;
+    let csi = Arc::new(Csi {
+        config: config.csi.clone(),
+        node: config.name.clone(),
+        drivers: Arc::new(Drivers::new(config.csi.plugins_dir.clone())),
+        classes: WatchedObjects::new(client.clone(), tasks, stop),
+        csi_drivers: WatchedObjects::new(client.clone(), tasks, stop),
+        client,
+        objects: Arc::clone(&objects),
+        recorder: recorder.clone(),
+        metrics: Arc::clone(&metrics),
+        rotations: Rotations::default(),
+    });
+    if gates.enabled(FeatureGate::CsiDirectEnvInjection) {
+        csi.follow_drivers(tasks, stop);
+    }
+    let resolver = Resolver { objects, directories: directories.clone(), gates, node, csi };
     let memory = facts.capacity.get("memory").and_then(|text| Quantity::parse(&text.0).ok());
     let machine = Machine {
         node: config.name.clone(),
@@ -305,7 +333,7 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
     Surroundings {
         runtime,
         runtime_name: facts.runtime_name.clone(),
-        cgroups: cgroups(&machine, facts),
+        cgroups: cgroups(&machine, config.pod_max_pids, facts),
         making: Making::default(),
         machine,
         directories,
@@ -324,11 +352,12 @@ fn surroundings(config: &Config, facts: &Facts, parts: Parts) -> Surroundings {
 }
 
 /// Where pods are limited, with all of them together already limited to what the node has for them.
-fn cgroups(machine: &Machine, facts: &Facts) -> Cgroups {
-    let cgroups = Cgroups::new(&machine.cgroup_root);
+fn cgroups(machine: &Machine, pod_max_pids: i64, facts: &Facts) -> Cgroups {
+    let cgroups = Cgroups::new(&machine.cgroup_root).with_pids_of_pod(pod_max_pids);
     let allocatable = |name: &str| Quantity::parse(&facts.allocatable.get(name)?.0).ok();
     let milli = allocatable("cpu").map_or(0, Quantity::milli_value);
-    cgroups.limit_all(milli, allocatable("memory").map_or(0, Quantity::value));
+    let memory = allocatable("memory").map_or(0, Quantity::value);
+    cgroups.limit_all(milli, memory, pids_of_all_pods());
     cgroups
 }
 
@@ -412,6 +441,25 @@ impl PodLookup for KnownPods {
 
     fn all(&self) -> Vec<Arc<Pod>> {
         self.0.get().map(Workers::all).unwrap_or_default()
+    }
+}
+
+/// What containers were made with, and what is old of it.
+struct KnownEnvironments {
+    provenance: Arc<Provenance>,
+    pods: Arc<KnownPods>,
+}
+
+impl ProvenanceLookup for KnownEnvironments {
+    fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
+        let mut found = self.provenance.find(pod, container)?;
+        let stale = self.pods.0.get().map(|workers| workers.stale_variables(pod.uid(), container));
+        if let Some(stale) = stale.filter(|stale| !stale.is_empty())
+            && let Some(told) = found.as_object_mut()
+        {
+            told.insert("stale".to_owned(), json!(stale));
+        }
+        Some(found)
     }
 }
 

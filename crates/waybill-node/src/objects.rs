@@ -8,6 +8,7 @@ mod cluster;
 mod standalone;
 #[cfg(test)]
 pub(crate) mod testing;
+mod watched;
 
 use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
@@ -16,7 +17,12 @@ use waybill_core::{id::PodUid, secret::SecretBytes};
 
 use crate::pod::Pod;
 
-pub(crate) use self::{cached::CachedObjects, cluster::ClusterObjects, standalone::NoObjects};
+pub(crate) use self::{
+    cached::CachedObjects,
+    cluster::ClusterObjects,
+    standalone::NoObjects,
+    watched::{WatchedError, WatchedObjects},
+};
 
 /// An answer that takes a while.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ObjectError>> + Send + 'a>>;

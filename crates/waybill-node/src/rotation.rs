@@ -16,7 +16,7 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use jiff::{Timestamp, tz::TimeZone};
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::time::sleep;
 use tonic::Status;
 use tracing::{debug, warn};
 use waybill_core::id::PodUid;
@@ -25,6 +25,7 @@ use waybill_proto::cri::Container;
 use self::plan::Plan;
 use crate::{
     Clock,
+    blocking::blocking,
     cri::{Runtime, labels},
     directories::Directories,
 };
@@ -107,7 +108,7 @@ impl Rotation {
 
     async fn try_to_rotate(&self, id: &str, path: &Path) -> io::Result<()> {
         let (log, max_files) = (path.to_owned(), self.limits.max_files);
-        spawn_blocking(move || make_room(&log, max_files)).await.map_err(io::Error::other)??;
+        blocking(move || make_room(&log, max_files)).await.map_err(io::Error::other)??;
         let rotated = with_suffix(path, &stamp((self.clock)()));
         if rotated.exists() {
             // Twice within a second; the next look is soon enough.

@@ -32,7 +32,7 @@ use waybill_proto::cri::Mount;
 
 use self::{content::Files, kind::Kind, token::Tokens, writer::Written};
 use crate::{
-    Clock,
+    Clock, blocking,
     directories::Directories,
     environment::NodeFacts,
     objects::ObjectSource,
@@ -235,10 +235,7 @@ impl Volumes {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, VolumeFault> + Send + 'static,
 ) -> Result<T, VolumeFault> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(_) => Err(VolumeFault::Interrupted),
-    }
+    blocking::blocking(work).await.map_err(|_| VolumeFault::Interrupted)?
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod orphan;
 mod past;
 mod plan;
 mod prune;
+mod rotation;
 mod start;
 mod surroundings;
 mod sysctl;
@@ -46,7 +47,12 @@ use waybill_core::id::PodUid;
 
 pub use self::sysctl::SysctlPolicy;
 use self::turn::Worker;
-pub(crate) use self::{cgroup::Cgroups, image::Images, making::Making, surroundings::Surroundings};
+pub(crate) use self::{
+    cgroup::{Cgroups, pids_of_all_pods},
+    image::Images,
+    making::Making,
+    surroundings::Surroundings,
+};
 use crate::{
     cri::resources::{Qos, cpu_requests},
     pod::{Pod, PodOrigin},

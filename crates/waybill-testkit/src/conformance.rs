@@ -22,7 +22,7 @@ pub enum Verdict {
     Passed,
     /// It does not; what was seen instead.
     Failed(String),
-    /// It does not know variables of exec sessions.
+    /// It does not know what the suite is about.
     Unsupported,
 }
 

@@ -53,12 +53,36 @@ pub const KUBECTL: Program = Program {
     cached: "kubectl-sid/usr/bin/kubectl",
 };
 
+/// What judges the rules of Prometheus.
+pub const PROMTOOL: Program = Program {
+    name: "promtool",
+    command: Some("promtool"),
+    variable: "WAYBILL_PROMTOOL",
+    cached: "prometheus/usr/bin/promtool",
+};
+
 /// Python with the package `kubernetes`.
 pub const PYTHON: Program = Program {
     name: "python-kubernetes",
     command: None,
     variable: "WAYBILL_PYTHON",
     cached: "python/bin/python",
+};
+
+/// OpenBao, which has Vault's API.
+pub const OPENBAO: Program = Program {
+    name: "openbao",
+    command: Some("bao"),
+    variable: "WAYBILL_OPENBAO",
+    cached: "openbao/bin/bao",
+};
+
+/// A server that answers as AWS does.
+pub const MINISTACK: Program = Program {
+    name: "ministack",
+    command: None,
+    variable: "WAYBILL_MINISTACK",
+    cached: "ministack/bin/ministack",
 };
 
 impl Program {

@@ -147,6 +147,17 @@ impl Stack {
     /// Kills a role as `kill -9` does, and waits until another process has its place.
     #[track_caller]
     pub fn kill_role(&self, name: &str) {
+        self.kill_process(name, name);
+    }
+
+    /// The same with a driver, by its kind.
+    #[track_caller]
+    pub fn kill_driver(&self, kind: &str) {
+        self.kill_process(kind, &format!("{kind} driver"));
+    }
+
+    #[track_caller]
+    fn kill_process(&self, name: &str, title: &str) {
         let before = self.role(name);
         signal(before, "KILL");
         let is_back = || {
@@ -154,7 +165,7 @@ impl Stack {
             children.iter().any(|pid| *pid != before && arguments(*pid).iter().any(|it| it == name))
         };
         wait_until(&format!("{name} is started again"), is_back);
-        self.wait_for_note(&format!("the {name} is back"));
+        self.wait_for_note(&format!("the {title} is back"));
     }
 
     /// Stops a role as Ctrl-Z does, which it cannot refuse; returns the process, which sleeps until it is told to go

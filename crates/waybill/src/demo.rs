@@ -1,5 +1,7 @@
 //! `waybill demo`: a throw-away cluster that shows what it can do, each thing with its proof.
 
+mod backend;
+mod drivers;
 mod env_files;
 mod scenes;
 mod sessions;
@@ -12,13 +14,13 @@ use std::{
 use anyhow::{Context, Result, bail};
 use waybill_api::gates::KubeVersion;
 
-use self::scenes::Scenes;
+use self::{backend::Backend, scenes::Scenes};
 use crate::{
     Outcome,
     apiserver::StoreArgs,
     builtin::BuiltIn,
     log::LogFormat,
-    up::{self, Plan, Progress, RuntimeChoice, Stack},
+    up::{self, DriverChoice, Plan, Progress, RuntimeChoice, Stack},
 };
 
 /// Show what works, on a cluster that is thrown away afterwards.
@@ -39,6 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     up::check_machine("demo", &RuntimeChoice::Embedded)?;
     let directory = tempfile::Builder::new().prefix("waybill-demo-").tempdir();
     let directory = directory.context("cannot make a temporary directory")?;
+    let backend = Backend::start(directory.path())?;
     let plan = Plan {
         state_dir: directory.path().to_owned(),
         listen: Some(([127, 0, 0, 1], 0).into()),
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         runtime: RuntimeChoice::Embedded,
         node_name: None,
         node_flags: Vec::new(),
+        drivers: vec![DriverChoice::os(), backend.driver()],
         // The second is imported only if this machine has no busybox.
         built_in_images: vec![BuiltIn::Busybox, BuiltIn::Tools],
         emulated_version: KubeVersion::NEWEST,
@@ -56,13 +60,14 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     };
     // One thread: the kernel ends our children with the thread that started them.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(perform(plan));
+    let outcome = runtime.block_on(perform(plan, &backend));
+    drop(backend);
     up::release(directory.path());
     directory.close().context("the temporary directory cannot be removed")?;
     outcome
 }
 
-async fn perform(plan: Plan) -> Result<Outcome> {
+async fn perform(plan: Plan, backend: &Backend) -> Result<Outcome> {
     let mut signals = up::Signals::new()?;
     let progress = Progress::silent();
     let mut report = Report::default();
@@ -74,7 +79,7 @@ async fn perform(plan: Plan) -> Result<Outcome> {
     let seconds = start.elapsed().as_secs_f64();
     report.held("a cluster starts", &format!("API server, runtime and node, in {seconds:.1} s"))?;
     let played = tokio::select! {
-        played = Scenes::play(&mut stack, &mut report) => played,
+        played = Scenes::play(&mut stack, &mut report, backend) => played,
         () = signals.next() => Err(anyhow::anyhow!("interrupted")),
     };
     let stopped = stack.stop(&progress).await;

@@ -1,5 +1,7 @@
 //! `waybill env`: every variable of a container and where it came from, never its value.
 
+mod stale;
+
 use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
@@ -25,20 +27,29 @@ use crate::{
 /// Variables of the image are in the list if the runtime tells them; if not, that is said. What the
 /// runtime adds by itself, such as HOSTNAME, is not.
 ///
+/// With --stale, only variables whose value is another at its driver by now: those of one pod, or of all pods
+/// of the namespace. Drivers are asked again for pods with the annotation waybill.dev/restart-on-rotation,
+/// as often as the ProviderClass says; what such a pod keeps is what its restart policy does not let go.
+///
 /// It asks the node through the API server, which needs the right to `get` `nodes/proxy`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   waybill env web
-  waybill env web -c sidecar -o json")]
+  waybill env web -c sidecar -o json
+  waybill env --stale")]
 pub(crate) struct Args {
     /// The pod, as NAME or pod/NAME.
-    #[arg(value_name = "POD", value_parser = parse_pod)]
-    pod: String,
+    #[arg(value_name = "POD", value_parser = parse_pod, required_unless_present = "stale")]
+    pod: Option<String>,
 
     /// The container; the first one by default.
     #[arg(short, long, value_name = "NAME")]
     container: Option<String>,
+
+    /// Show who runs on old values.
+    #[arg(long, conflicts_with = "output")]
+    stale: bool,
 
     /// How to print them.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
@@ -59,7 +70,12 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     runtime.block_on(async {
         let cluster = args.cluster.connect().await?;
         let container = args.container.as_deref();
-        let found = provenance(&cluster.requests, &cluster.namespace, &args.pod, container).await?;
+        let pod = args.pod.as_deref();
+        if args.stale {
+            return stale::run(&cluster.requests, &cluster.namespace, pod, container).await;
+        }
+        let pod = pod.unwrap_or_default();
+        let found = provenance(&cluster.requests, &cluster.namespace, pod, container).await?;
         let mut output = io::stdout().lock();
         match args.output {
             Format::Table => output.write_all(found.table().as_bytes())?,
@@ -79,6 +95,9 @@ struct Provenance {
     #[serde(default)]
     image_variables: ImageVariables,
     variables: Vec<Value>,
+    /// Names of variables that have other values by now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stale: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

@@ -7,7 +7,7 @@ mod diagnostic;
 mod input;
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
 };
 
@@ -82,7 +82,7 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Print the value of one key, byte for byte and nothing else.
+    /// Print the value of one key, byte for byte and nothing else; on a terminal with a line break after it.
     Get {
         /// Name to look up.
         key: String,
@@ -169,6 +169,10 @@ fn get(key: &str, file: &str, rules: NameRules) -> Result<Outcome> {
     let Some(value) = parsed.get(key) else { bail!("{input} does not define {key:?}") };
     let mut stdout = io::stdout().lock();
     stdout.write_all(value)?;
+    if stdout.is_terminal() {
+        // The prompt comes next.
+        writeln!(stdout)?;
+    }
     stdout.flush()?;
     Ok(Outcome::Success)
 }

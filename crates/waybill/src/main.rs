@@ -9,9 +9,11 @@ mod columns;
 mod credential;
 mod delete;
 mod demo;
+mod driver;
 mod env;
 mod envfile;
 mod exec;
+mod gate;
 mod get;
 mod hello;
 mod image;
@@ -76,6 +78,8 @@ enum Command {
     Apiserver(Box<apiserver::Args>),
     Node(Box<node::Args>),
     Runtime(runtime::Args),
+    Driver(driver::Args),
+    Gate(gate::Args),
     Trace(trace::Args),
     #[command(hide = true)]
     Hello(hello::Args),
@@ -84,7 +88,15 @@ enum Command {
 impl Command {
     /// Whether it serves others.
     fn is_role(&self) -> bool {
-        matches!(self, Self::Apiserver(_) | Self::Node(_) | Self::Runtime(_) | Self::Up(_))
+        matches!(
+            self,
+            Self::Apiserver(_)
+                | Self::Driver(_)
+                | Self::Gate(_)
+                | Self::Node(_)
+                | Self::Runtime(_)
+                | Self::Up(_)
+        )
     }
 }
 
@@ -135,9 +147,11 @@ impl Cli {
             Command::Credential(args) => credential::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
+            Command::Driver(args) => driver::run(args),
             Command::Env(args) => env::run(&args),
             Command::Envfile(args) => envfile::run(args),
             Command::Exec(args) => exec::run(args),
+            Command::Gate(args) => gate::run(args),
             Command::Get(args) => get::run(&args),
             Command::Hello(args) => hello::run(&args),
             Command::Image(args) => image::run(args),

@@ -1,5 +1,7 @@
 //! `waybill node`: the node as a process of its own.
 
+mod csi;
+
 use std::{
     io::{self, Write},
     net::{IpAddr, SocketAddr},
@@ -22,6 +24,7 @@ use waybill_node::{
     SysctlPolicy,
 };
 
+use self::csi::CsiArgs;
 use crate::{
     Outcome,
     log::{self, LogFormat},
@@ -30,6 +33,9 @@ use crate::{
     state_dir::own_directory,
     up::host_name,
 };
+
+/// Above the flags without which no node starts, in its help.
+const REQUIRED: &str = "Required";
 
 /// How long pods may take to end when the node is drained.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -86,8 +92,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
 
-    /// The kubeconfig of the node.
-    #[arg(long, value_name = "FILE", required_unless_present = "standalone")]
+    /// The kubeconfig of the node; not with --standalone.
+    #[arg(long, value_name = "FILE", required_unless_present = "standalone", help_heading = REQUIRED)]
     kubeconfig: Option<PathBuf>,
 
     /// Run without an API server.
@@ -99,15 +105,15 @@ pub(crate) struct Args {
     static_pods: Option<PathBuf>,
 
     /// Certificate of the node's own API, as PEM.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     tls_cert_file: PathBuf,
 
     /// The key of that certificate, as PEM.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     tls_key_file: PathBuf,
 
     /// Who vouches for clients of the node's own API, as PEM.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     client_ca_file: PathBuf,
 
     /// The Kubernetes version whose defaults apply.
@@ -180,9 +186,26 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     allowed_unsafe_sysctls: Vec<String>,
 
+    #[command(flatten)]
+    csi: CsiArgs,
+
     /// How many pods the node takes.
     #[arg(long, value_name = "COUNT", default_value_t = 110)]
     max_pods: u32,
+
+    /// How many processes and threads a pod may have, those of exec sessions included; -1 for no limit of its own.
+    ///
+    /// A pod that forks without end then meets its limit instead of the machine's. All pods together leave a tenth
+    /// of the machine's processes alone in any case. The last one given counts.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = -1,
+        value_parser = clap::value_parser!(i64).range(-1..),
+        allow_hyphen_values = true,
+        overrides_with = "pod_max_pids"
+    )]
+    pod_max_pids: i64,
 
     /// Labels of the node's object, as `a=b,c=d`.
     #[arg(long, value_name = "LABELS", value_delimiter = ',', value_parser = parse_label)]
@@ -260,12 +283,11 @@ fn config(args: Args) -> Result<Config> {
     if args.image_gc_low_threshold >= args.image_gc_high_threshold {
         bail!("--image-gc-low-threshold must be lower than --image-gc-high-threshold");
     }
+    let state = own_directory(&args.state_dir)?;
     Ok(Config {
+        csi: args.csi.config(&state)?,
         name: args.name.unwrap_or_else(host_name),
-        directories: Directories {
-            state: own_directory(&args.state_dir)?,
-            logs: own_directory(&args.log_dir)?,
-        },
+        directories: Directories { state, logs: own_directory(&args.log_dir)? },
         runtime: args.runtime,
         listen: args.listen,
         address,
@@ -282,6 +304,7 @@ fn config(args: Args) -> Result<Config> {
         exec_sessions: args.exec_sessions.into(),
         cgroup_root: args.cgroup_root,
         max_pods: args.max_pods,
+        pod_max_pids: args.pod_max_pids,
         image_limits: ImageLimits {
             high_percent: args.image_gc_high_threshold,
             low_percent: args.image_gc_low_threshold,
@@ -319,7 +342,7 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
@@ -371,6 +394,27 @@ mod tests {
         assert!(size("--container-log-max-size 0").is_err());
         assert!(size("--container-log-max-size large").is_err());
         assert!(parse("--kubeconfig f --container-log-max-files 1").is_err());
+    }
+
+    #[test]
+    fn processes_of_a_pod_have_a_limit_or_none() {
+        let most =
+            |flags: &str| parse(&format!("--kubeconfig f {flags}")).map(|args| args.pod_max_pids);
+        assert_eq!(most(""), Ok(-1));
+        assert_eq!(most("--pod-max-pids 4096"), Ok(4096));
+        // `waybill up` gives one, and a user of it another.
+        assert_eq!(most("--pod-max-pids 4096 --pod-max-pids=-1"), Ok(-1));
+        assert!(most("--pod-max-pids -2").is_err() && most("--pod-max-pids many").is_err());
+    }
+
+    #[test]
+    fn the_help_tells_required_flags_from_others() {
+        let help = Cli::command().render_help().to_string();
+        let (_, required) = help.split_once("Required:").unwrap();
+        for flag in ["--kubeconfig", "--tls-cert-file", "--tls-key-file", "--client-ca-file"] {
+            assert!(required.contains(flag), "{flag}: {help}");
+        }
+        assert!(!required.contains("--max-pods"), "{help}");
     }
 
     #[test]

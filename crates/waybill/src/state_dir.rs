@@ -9,7 +9,7 @@ use std::{
     ffi::OsString,
     fs::{self, DirBuilder, Metadata},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt},
     path::{Component, Path, PathBuf},
 };
 
@@ -28,7 +28,18 @@ const EVERYBODY_WRITES: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
 /// The parts of a state directory in which a planted file would be believed or followed.
-const PARTS: &[&str] = &["audit", "logs", "node", "node/pki", "pki", "run", "runtime", "store"];
+const PARTS: &[&str] = &[
+    "audit",
+    "logs",
+    "node",
+    "node/pki",
+    "node/plugins",
+    "node/plugins_registry",
+    "pki",
+    "run",
+    "runtime",
+    "store",
+];
 
 /// For files that we write: a link in their place is not followed.
 pub(crate) fn no_links() -> i32 {
@@ -150,7 +161,24 @@ fn check_entry(path: &Path, me: u32) -> Result<()> {
         );
     }
     check_owner(path, &found, me)?;
-    if found.is_dir() || found.is_file() { check_mode(path, &found, OTHERS_WRITE) } else { Ok(()) }
+    let kind = found.file_type();
+    if kind.is_socket() {
+        return Ok(());
+    }
+    if !found.is_dir() && !found.is_file() {
+        bail!(
+            "{0} is neither a file nor a directory; remove it if you do not know it: rm {0}",
+            path.display()
+        );
+    }
+    // What is written here would be written there, too.
+    if found.is_file() && found.nlink() > 1 {
+        bail!(
+            "{0} has another name elsewhere (a hard link), and we make none; remove it if you do not know it: rm {0}",
+            path.display()
+        );
+    }
+    check_mode(path, &found, OTHERS_WRITE)
 }
 
 fn check_owner(path: &Path, found: &Metadata, me: u32) -> Result<()> {
@@ -182,10 +210,13 @@ fn check_mode(path: &Path, found: &Metadata, forbidden: u32) -> Result<()> {
 mod tests {
     use std::{
         fs::Permissions,
-        os::unix::fs::{PermissionsExt, symlink},
+        os::unix::{
+            fs::{PermissionsExt, symlink},
+            net::UnixListener,
+        },
     };
 
-    use rustix::fs::{AtFlags, CWD, Uid, chownat};
+    use rustix::fs::{AtFlags, CWD, Uid, chownat, mkfifoat};
     use tempfile::TempDir;
 
     use super::*;
@@ -261,6 +292,22 @@ mod tests {
             symlink(root.path(), link).unwrap();
             check_refused(&state, my_uid(), "is a link");
         }
+    }
+
+    /// Holes: a second name of root's file was written to as the audit log, and a pipe in its place held the server up.
+    #[test]
+    fn second_names_and_pipes_are_refused_and_sockets_are_not() {
+        let (root, state) = used();
+        let log = state.join("audit/audit.log");
+        fs::write(root.path().join("precious"), "").unwrap();
+        fs::hard_link(root.path().join("precious"), &log).unwrap();
+        check_refused(&state, my_uid(), "has another name elsewhere");
+        fs::remove_file(&log).unwrap();
+        mkfifoat(CWD, &log, Mode::RUSR | Mode::WUSR).unwrap();
+        check_refused(&state, my_uid(), "is neither a file nor a directory");
+        fs::remove_file(&log).unwrap();
+        let _socket = UnixListener::bind(state.join("run/runtime.sock")).unwrap();
+        own_directory(&state).unwrap();
     }
 
     #[test]

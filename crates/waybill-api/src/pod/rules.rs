@@ -5,9 +5,12 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
 use waybill_core::env::name::NameRules;
 
-use super::{PodEnvSpec, name_use::relaxed_names, validate::mount_findings};
+use super::{
+    PodEnvSpec, allows_csi_words, csi_words, name_use::relaxed_names, validate::mount_findings,
+};
 use crate::gates::{FeatureGate, FeatureGates, KubeVersion};
 
 /// What the environments of one object may contain.
@@ -17,6 +20,7 @@ pub struct EnvRules {
     csi_secret_ref: bool,
     csi_optional: bool,
     file_key_ref: bool,
+    csi_words: bool,
     refuse_mounts: bool,
     old_mounts: bool,
 }
@@ -30,6 +34,7 @@ impl EnvRules {
             csi_secret_ref: gates.enabled(FeatureGate::CsiDirectEnvInjection),
             csi_optional: gates.emulated_version() >= CSI_OPTIONAL_SINCE,
             file_key_ref: gates.enabled(FeatureGate::EnvFiles),
+            csi_words: false,
             refuse_mounts: false,
             old_mounts: false,
         }
@@ -48,6 +53,7 @@ impl EnvRules {
                 rules.csi_optional |= reference.optional;
             }
         }
+        rules.csi_words = old.all_containers().any(|(_, _, old)| !csi_words(old).is_empty());
         rules.old_mounts = !mount_findings(old).is_empty();
         rules
     }
@@ -56,6 +62,12 @@ impl EnvRules {
     pub fn with_options(mut self, options: EnvOptions) -> Self {
         self.csi_optional |= options.csi_env_optional;
         self.refuse_mounts = options.strict_env_file_mounts && !self.old_mounts;
+        self
+    }
+
+    /// These rules with what the `annotations` of the pod allow.
+    pub fn with_annotations(mut self, annotations: &Value) -> Self {
+        self.csi_words |= allows_csi_words(annotations);
         self
     }
 
@@ -72,6 +84,11 @@ impl EnvRules {
     /// Whether `csiSecretRef.optional` may be true.
     pub(super) fn allows_csi_optional(&self) -> bool {
         self.csi_optional
+    }
+
+    /// Whether commands and arguments may hold values from CSI drivers.
+    pub(super) fn allows_csi_words(&self) -> bool {
+        self.csi_words
     }
 
     /// Whether `fileKeyRef` may be used.
@@ -105,7 +122,7 @@ fn keeps_relaxed_name(new: &PodEnvSpec, old: &PodEnvSpec) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -209,6 +226,19 @@ mod tests {
         let update = |old| EnvRules::for_update(&at("1.36"), &stored(true), &old);
         assert!(allowed(update(stored(true))));
         assert!(!allowed(update(stored(false))));
+    }
+
+    #[test]
+    fn words_with_fetched_values_need_an_annotation_or_a_stored_one() {
+        let words = spec(&json!({"containers": [{"args": ["$(S)"], "env": [
+            {"name": "S", "valueFrom": {"csiSecretRef": {}}}]}]}));
+        let gates = FeatureGates::all_on();
+        let create = EnvRules::for_create(&gates);
+        assert!(!create.allows_csi_words());
+        let annotations = json!({"waybill.dev/allow-csi-env-in-args": "true"});
+        assert!(create.with_annotations(&annotations).allows_csi_words());
+        assert!(!EnvRules::for_update(&gates, &words, &PodEnvSpec::default()).allows_csi_words());
+        assert!(EnvRules::for_update(&gates, &words, &words).allows_csi_words());
     }
 
     #[test]

@@ -15,7 +15,9 @@ mod testing;
 
 pub(super) use file_key_ref::mount_findings;
 
-use super::{EnvFromSource, EnvRules, EnvVar, EnvVarSource, KeySelector, PodEnvSpec};
+use super::{
+    EnvFromSource, EnvRules, EnvVar, EnvVarSource, KeySelector, PodEnvSpec, csi_word_errors,
+};
 use crate::{
     field::{ErrorList, FieldError, FieldPath},
     names::{config_map_key_faults, subdomain_faults},
@@ -28,6 +30,9 @@ pub fn validate(spec: &PodEnvSpec, path: &FieldPath, rules: &EnvRules) -> ErrorL
         let path = path.child(kind.field()).index(position);
         check_env(rules, &container.env, &path.child("env"), &mut errors);
         check_env_from(rules, &container.env_from, &path.child("envFrom"), &mut errors);
+    }
+    if rules.allows_csi_secret_ref() && !rules.allows_csi_words() {
+        errors.extend(csi_word_errors(spec, path));
     }
     if rules.allows_file_key_ref() {
         file_key_ref::check_volumes(spec, path, &mut errors);

@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
+use waybill_core::duration::parse_duration;
+
 /// Parameter: longest time for one call, as Go writes durations.
 pub const RPC_TIMEOUT: &str = "envInjection.rpcTimeout";
 
@@ -16,6 +18,15 @@ pub const MAX_VALUE_BYTES: &str = "envInjection.maxValueBytes";
 
 /// Parameter: most calls at the same time.
 pub const MAX_IN_FLIGHT: &str = "envInjection.maxInFlight";
+
+/// Parameter: how often the class is asked again for containers that run, as Go writes durations.
+pub const REFRESH_INTERVAL: &str = "envInjection.refreshInterval";
+
+/// Shortest [`REFRESH_INTERVAL`].
+pub const REFRESH_INTERVAL_FLOOR: Duration = Duration::from_secs(10);
+
+/// Longest [`REFRESH_INTERVAL`].
+pub const REFRESH_INTERVAL_CEILING: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Highest [`RPC_TIMEOUT`].
 pub const RPC_TIMEOUT_CEILING: Duration = Duration::from_secs(60);
@@ -37,6 +48,8 @@ pub struct Hints {
     pub max_value_bytes: Option<NonZeroU32>,
     /// Most calls at the same time.
     pub max_in_flight: Option<NonZeroU32>,
+    /// How often the class is asked again for containers that run.
+    pub refresh_interval: Option<Duration>,
 }
 
 impl Hints {
@@ -53,6 +66,7 @@ impl Hints {
         };
         let mut hints = Self {
             rpc_timeout: None,
+            refresh_interval: None,
             max_payload_bytes: number(MAX_PAYLOAD_BYTES, BYTES_CEILING),
             max_value_bytes: number(MAX_VALUE_BYTES, BYTES_CEILING),
             max_in_flight: number(MAX_IN_FLIGHT, IN_FLIGHT_CEILING),
@@ -62,6 +76,13 @@ impl Hints {
                 .filter(|timeout| !timeout.is_zero() && *timeout <= RPC_TIMEOUT_CEILING);
             if hints.rpc_timeout.is_none() {
                 errors.push(HintError::Timeout);
+            }
+        }
+        if let Some(text) = parameters.get(REFRESH_INTERVAL) {
+            let allowed = REFRESH_INTERVAL_FLOOR..=REFRESH_INTERVAL_CEILING;
+            hints.refresh_interval = parse_duration(text).filter(|it| allowed.contains(it));
+            if hints.refresh_interval.is_none() {
+                errors.push(HintError::Interval);
             }
         }
         (hints, errors)
@@ -80,6 +101,9 @@ pub enum HintError {
         /// The highest number allowed.
         ceiling: u32,
     },
+    /// Not a time between two refreshes.
+    #[error("must be a duration from 10s to 24h, such as 30s, 5m or 1h")]
+    Interval,
     /// Not a duration, or not in its range.
     #[error("must be a duration above 0 and up to 60s, such as 500ms, 5s or 1m")]
     Timeout,
@@ -90,6 +114,7 @@ impl HintError {
     pub fn parameter(&self) -> &'static str {
         match self {
             Self::Number { parameter, .. } => parameter,
+            Self::Interval => REFRESH_INTERVAL,
             Self::Timeout => RPC_TIMEOUT,
         }
     }
@@ -101,66 +126,6 @@ fn parse_number(text: &str, ceiling: u32) -> Option<NonZeroU32> {
         return None;
     }
     text.parse().ok().filter(|number: &NonZeroU32| number.get() <= ceiling)
-}
-
-/// Parses what Go's `time.ParseDuration` takes, without a sign: `1m30s`, `1.5s`, `500ms`.
-///
-/// Digits beyond the nanosecond are dropped.
-fn parse_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    if text.is_empty() {
-        return None;
-    }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let (whole, after) = split_digits(rest);
-        let (fraction, after) = match after.strip_prefix('.') {
-            Some(after) => split_digits(after),
-            None => ("", after),
-        };
-        if whole.is_empty() && fraction.is_empty() {
-            return None;
-        }
-        let unit_ends = after.find(|c: char| c.is_ascii_digit() || c == '.');
-        let (unit, after) = after.split_at(unit_ends.unwrap_or(after.len()));
-        let nanos = scale(whole, fraction, nanos_per(unit)?)?;
-        total = total.checked_add(Duration::from_nanos(nanos))?;
-        rest = after;
-    }
-    Some(total)
-}
-
-fn split_digits(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
-}
-
-fn nanos_per(unit: &str) -> Option<u64> {
-    match unit {
-        "ns" => Some(1),
-        // The micro sign and the Greek letter, as in Go.
-        "us" | "\u{b5}s" | "\u{3bc}s" => Some(1_000),
-        "ms" => Some(1_000_000),
-        "s" => Some(1_000_000_000),
-        "m" => Some(60 * 1_000_000_000),
-        "h" => Some(3_600 * 1_000_000_000),
-        _ => None,
-    }
-}
-
-/// `whole.fraction` times `unit`; `None` if it is too large.
-fn scale(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Each digit divides the unit by ten; when nothing is left the others cannot count.
-    let mut place = unit;
-    let mut nanos = whole.checked_mul(unit)?;
-    for digit in fraction.bytes() {
-        place /= 10;
-        nanos = nanos.checked_add(place * u64::from(digit - b'0'))?;
-    }
-    Some(nanos)
 }
 
 #[cfg(test)]
@@ -218,6 +183,23 @@ mod tests {
         check_timeout("0.1ns", None);
         check_timeout("99999999999999999999h", None);
         check_timeout("9999999999999h", None);
+    }
+
+    #[test]
+    fn a_refresh_takes_ten_seconds_to_a_day() {
+        let read = |text: &str| Hints::read(&[(REFRESH_INTERVAL.into(), text.into())].into());
+        for good in ["10s", "5m", "24h"] {
+            let (hints, errors) = read(good);
+            assert!(hints.refresh_interval.is_some() && errors.is_empty(), "{good}");
+        }
+        for bad in ["", "0", "9.9s", "24h1s", "-10s", "often"] {
+            let (hints, errors) = read(bad);
+            assert_eq!(
+                (hints.refresh_interval, errors),
+                (None, vec![HintError::Interval]),
+                "{bad}"
+            );
+        }
     }
 
     #[test]

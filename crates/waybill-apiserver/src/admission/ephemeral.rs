@@ -1,7 +1,5 @@
 //! Ephemeral containers that a request adds to a pod, as `kubectl debug` does.
 
-use std::collections::HashSet;
-
 use serde_json::Value;
 use waybill_api::pod::PodEnvSpec;
 
@@ -11,11 +9,7 @@ use crate::document::at;
 pub(crate) fn added_containers(old: &Value, new: &Value) -> PodEnvSpec {
     // A spec that is not understood has been refused before.
     let read = |pod: &Value| PodEnvSpec::from_value(at(pod, "/spec")).unwrap_or_default();
-    let (old, new) = (read(old), read(new));
-    let kept: HashSet<&str> = old.ephemeral_containers.iter().map(|it| it.name.as_str()).collect();
-    let mut added = new.ephemeral_containers;
-    added.retain(|container| !kept.contains(container.name.as_str()));
-    PodEnvSpec { ephemeral_containers: added, ..PodEnvSpec::default() }
+    read(new).ephemeral_containers_beyond(&read(old))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use waybill_api::{
     pod::{CsiSecretSelector, PodEnvSpec},
-    provider_class::ProviderClass,
+    provider_class::{GROUP, ProviderClass, RESOURCE, UseDenied, VERSIONS},
     status::Status,
 };
 
@@ -28,7 +28,7 @@ impl Admission {
         for source in spec.sources() {
             if let Some(reference) = &source.csi_secret_ref {
                 self.check_reference(change, pod, reference)
-                    .map_err(|why| forbidden(change, metadata(pod, "name"), &why))?;
+                    .map_err(|why| forbidden(change, metadata(pod, "name"), &why.to_string()))?;
             }
         }
         Ok(())
@@ -39,31 +39,26 @@ impl Admission {
         change: Change<'_>,
         pod: &Value,
         reference: &CsiSecretSelector,
-    ) -> Result<(), String> {
+    ) -> Result<(), UseDenied> {
         let name = &reference.provider_class_name;
-        let class =
-            self.provider_class(name).ok_or_else(|| format!("ProviderClass '{name}' not found"))?;
-        if class.spec.driver != reference.driver {
-            return Err(format!("ProviderClass '{name}' is not for driver '{}'", reference.driver));
-        }
+        let class = self.provider_class(name).ok_or_else(|| UseDenied::NotFound(name.clone()))?;
         let namespace = &change.route.namespace;
-        let namespaces = class.allowed_namespaces().map_err(|error| error.to_string())?;
-        namespaces.check(namespace).map_err(|denied| denied.to_string())?;
-        let fields = class.allowed_fields().map_err(|error| error.to_string())?;
-        fields.check(&reference.key).map_err(|denied| denied.to_string())?;
+        class.check_use(reference, namespace)?;
         let account = at(pod, "/spec/serviceAccountName").as_str().unwrap_or("default");
         if self.may_use(namespace, account, name) {
-            Ok(())
-        } else {
-            Err(format!(
-                "access denied to ProviderClass \"{name}\": service account {namespace}/{account} \
-                 needs the verb \"use\" on providerclasses.storage.k8s.io"
-            ))
+            return Ok(());
         }
+        Err(UseDenied::Right {
+            class: name.clone(),
+            group: GROUP.to_owned(),
+            namespace: namespace.clone(),
+            account: account.to_owned(),
+        })
     }
 
     fn provider_class(&self, name: &str) -> Option<ProviderClass> {
-        let resource = find("storage.k8s.io", "v1", "providerclasses")?;
+        let [version, ..] = VERSIONS;
+        let resource = find(GROUP, version, RESOURCE)?;
         let object = self.objects.cache(resource)?.get(&ObjectKey::new("", name))?;
         serde_json::from_slice(&object.json()).ok()
     }

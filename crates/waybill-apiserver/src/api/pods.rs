@@ -141,6 +141,7 @@ impl Api {
     ) -> Result<Answer, Status> {
         let (eviction, warnings) =
             self.body_of(route, &context, request, "policy", "Eviction").await?;
+        check_place(&eviction, route)?;
         let (options, said) = DeleteOptions::read(at(&eviction, "/deleteOptions"), None)?;
         let asked = DryRun::parse(context.query.all("dryRun"))?;
         let dry_run = if said == DryRun::All { said } else { asked };
@@ -404,4 +405,19 @@ fn clone_route(route: &ResourceRoute) -> ResourceRoute {
         name: route.name.clone(),
         subresource: route.subresource.clone(),
     }
+}
+
+/// Whom an eviction names, and who is evicted, must be the same; the texts are upstream's.
+fn check_place(eviction: &Value, route: &ResourceRoute) -> Result<(), Status> {
+    let said = |pointer| at(eviction, pointer).as_str().unwrap_or_default();
+    if said("/metadata/name") != route.name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let namespace = said("/metadata/namespace");
+    if !namespace.is_empty() && namespace != route.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
 }

@@ -23,8 +23,11 @@ use tokio::{
 use self::writer::Writer;
 use crate::audit::{Clock, bound, event::Event, metrics::AuditMetrics};
 
-/// Losses are logged at most this often.
+/// Losses are logged, and told in the log, at most this often.
 const QUIET: SignedDuration = SignedDuration::from_secs(10);
+
+/// Why events are lost that found no place.
+const QUEUE_IS_FULL: &str = "the queue is full";
 
 /// So many events that nobody waits for are written without further delay.
 const HEAP: usize = 1_024;
@@ -131,7 +134,7 @@ impl AuditLog {
         }
         match self.options.overflow {
             Overflow::Drop | Overflow::Wait(_) => {
-                self.shared.count_lost(u64::from(events), "the queue is full");
+                self.shared.count_overflow(u64::from(events));
                 Err(Full::Unrecorded)
             }
             Overflow::Reject(_) => {
@@ -162,7 +165,7 @@ impl AuditLog {
         if let Ok(permit) = Arc::clone(&self.shared.places).try_acquire_owned() {
             Places { permit, shared: Arc::clone(&self.shared) }.put(event, Urgency::Unawaited);
         } else {
-            self.shared.count_lost(1, "the queue is full");
+            self.shared.count_overflow(1);
         }
     }
 
@@ -275,6 +278,31 @@ struct Queue {
     /// Why the writer cannot write.
     trouble: Option<String>,
     losses: Losses,
+    overflow: Overflowed,
+}
+
+/// Events that found no place in the queue, for the log to tell.
+#[derive(Default)]
+struct Overflowed {
+    events: u64,
+    /// When the first of them came that is not told yet.
+    since: Option<Timestamp>,
+    told: Option<Timestamp>,
+}
+
+impl Overflowed {
+    /// Whether it is time to tell of some.
+    fn is_due(&self, now: Timestamp) -> bool {
+        let told_lately = self.told.is_some_and(|told| now.duration_since(told) < QUIET);
+        self.since.is_some() && !told_lately
+    }
+
+    /// How many there are and since when; they count as told.
+    fn take(&mut self, now: Timestamp) -> Option<(u64, Timestamp)> {
+        let since = self.since.take()?;
+        self.told = Some(now);
+        Some((mem::take(&mut self.events), since))
+    }
 }
 
 #[derive(Default)]
@@ -292,6 +320,21 @@ struct Shared {
 }
 
 impl Shared {
+    /// Events found no place. The writer tells of them when it has one for that.
+    fn count_overflow(&self, events: u64) {
+        let now = (self.clock)();
+        let mut queue = self.lock();
+        let overflow = &mut queue.overflow;
+        overflow.events = overflow.events.saturating_add(events);
+        overflow.since.get_or_insert(now);
+        let is_due = overflow.is_due(now);
+        drop(queue);
+        if is_due {
+            self.filled.notify_one();
+        }
+        self.count_lost(events, QUEUE_IS_FULL);
+    }
+
     fn count_lost(&self, events: u64, reason: &str) {
         self.metrics.errors.inc_by(events);
         let now = (self.clock)();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    mem,
     net::IpAddr,
     sync::Arc,
     thread,
@@ -104,11 +105,7 @@ impl Recorder {
                 return Err(AuditUnavailable("the audit log has no room".to_owned()));
             }
         };
-        let mut audit = RequestAudit { id: facts.id, record };
-        if let Some(record) = &mut audit.record {
-            record.received = record.emit(Stage::RequestReceived);
-        }
-        Ok(audit)
+        Ok(RequestAudit { id: facts.id, record })
     }
 
     /// Whether a request must not go on while nothing can be recorded. Health and metrics always may.
@@ -161,7 +158,7 @@ impl Recorder {
             logs: Arc::clone(&self.logs),
             stranger,
             clock: Arc::clone(&self.clock),
-            received: None,
+            is_held_back: decision.records(Stage::RequestReceived),
             session: is_session(facts.action),
             required: self.is_required(facts.action),
             changes: may_change(facts.action),
@@ -213,10 +210,11 @@ pub(crate) struct RequestAudit {
 impl RequestAudit {
     /// The request is allowed and about to be carried out. It must not be if this fails: it cannot be
     /// recorded. That a session begins is written when this returns, whatever the policy says about
-    /// stages: its process starts before the answer does.
+    /// stages: its process starts before the answer does. That anything else was received is told now, too,
+    /// unless no right was needed for it.
     pub(crate) async fn allowed(&mut self) -> Result<(), AuditUnavailable> {
         let Some(record) = &mut self.record else { return Ok(()) };
-        record.begin_session().await.map_err(|Unwritten(why)| {
+        record.begin().await.map_err(|Unwritten(why)| {
             record.log().count_rejected();
             AuditUnavailable(why)
         })
@@ -288,13 +286,13 @@ impl RequestAudit {
             return Ok(());
         };
         let without_rights = record.is_open_to_all || matches!(status.code, 400 | 403 | 429);
-        record.event.response_status = Some(status);
         if without_rights {
             if !record.may_tell_of_refusal() {
                 return Ok(());
             }
             bound::cut_in_place(&mut record.event.request_uri, bound::STRANGERS_URI);
         }
+        record.event.response_status = Some(status);
         let written = record.emit(Stage::ResponseComplete);
         let settled = record.settle(written).await;
         if record.required { settled } else { Ok(()) }
@@ -339,8 +337,8 @@ struct Record {
     /// Who asks did not say who they are.
     stranger: bool,
     clock: Clock,
-    /// The first event, if there is one.
-    received: Option<Written>,
+    /// Of the request nothing is told yet, though the policy asks for its first event: a refusal may be left out whole.
+    is_held_back: bool,
     /// Whether something in a container is reached.
     session: bool,
     /// Whether the request must not be carried out unrecorded.
@@ -357,18 +355,18 @@ impl Record {
         self.logs.of(self.stranger)
     }
 
-    async fn begin_session(&mut self) -> Result<(), Unwritten> {
+    async fn begin(&mut self) -> Result<(), Unwritten> {
         if self.required
             && let Some(why) = self.log().trouble()
         {
             return Err(Unwritten(why));
         }
-        if !self.session {
-            return Ok(());
+        if self.session {
+            self.decision.require(Stage::RequestReceived);
+            self.is_held_back = true;
         }
-        self.decision.require(Stage::RequestReceived);
-        let received = self.received.take().or_else(|| self.emit(Stage::RequestReceived));
-        match received {
+        let received = if self.is_open_to_all { None } else { self.tell_received() };
+        match received.filter(|_| self.session) {
             Some(received) => self.log().wait(received).await,
             None => Ok(()),
         }
@@ -377,22 +375,41 @@ impl Record {
     /// What somebody without rights can ask changed nothing, so too many of one user are left out. One of
     /// which something is on record is told to its end.
     fn may_tell_of_refusal(&self) -> bool {
-        let told = self.decision.records(Stage::RequestReceived);
+        let told = self.decision.records(Stage::RequestReceived) && !self.is_held_back;
         told || self.stranger
             || self.logs.take_for_refusal(&self.event.user.username, (self.clock)())
     }
 
-    /// Queues the event of `stage`, if it is wanted.
+    /// Queues the first event if it was held back, as it would have been without what is known by now.
+    fn tell_received(&mut self) -> Option<Written> {
+        if !mem::take(&mut self.is_held_back) {
+            return None;
+        }
+        let first = Event {
+            stage: Stage::RequestReceived,
+            stage_timestamp: self.event.request_received_timestamp,
+            response_status: None,
+            request_object: None,
+            response_object: None,
+            annotations: BTreeMap::new(),
+            ..self.event.clone()
+        };
+        Some(self.places.put(&first, self.urgency()))
+    }
+
+    /// Queues the event of a stage after the first, if it is wanted.
     fn emit(&mut self, stage: Stage) -> Option<Written> {
+        self.tell_received();
         if !self.decision.records(stage) {
             return None;
         }
         self.event.stage = stage;
-        if stage != Stage::RequestReceived {
-            self.event.stage_timestamp = MicroTime((self.clock)());
-        }
-        let urgency = if self.changes { Urgency::Awaited } else { Urgency::Unawaited };
-        Some(self.places.put(&self.event, urgency))
+        self.event.stage_timestamp = MicroTime((self.clock)());
+        Some(self.places.put(&self.event, self.urgency()))
+    }
+
+    fn urgency(&self) -> Urgency {
+        if self.changes { Urgency::Awaited } else { Urgency::Unawaited }
     }
 
     /// Waits until an event is written, if the request is of those that must not outrun theirs.

@@ -118,7 +118,7 @@ fn scheduler_rules() -> Vec<PolicyRule> {
         PolicyRule::resources(&[CORE], &["pods"], &["delete", "get", "list", "watch"]),
         PolicyRule::resources(&[CORE], &["bindings", "pods/binding"], &["create"]),
         PolicyRule::resources(&[CORE], &["pods/status"], &["patch", "update"]),
-        PolicyRule::resources(&[STORAGE], &["csidrivers"], READ),
+        PolicyRule::resources(&[STORAGE], &["csidrivers", "csinodes"], READ),
     ]
 }
 

@@ -90,6 +90,7 @@ impl NodeGraph {
             ("", "nodes") => judge_node(asked),
             ("", "pods") => self.judge_pod(asked),
             ("coordination.k8s.io", "leases") => judge_lease(asked),
+            ("storage.k8s.io", "csinodes") => judge_csi_node(asked),
             (provider_class::GROUP, provider_class::RESOURCE) => self.judge_class(asked),
             (group, resource) => {
                 let listed = UNCONDITIONAL.iter().any(|(listed_group, listed, verbs)| {
@@ -221,6 +222,20 @@ fn judge_lease(asked: &Asked<'_>) -> Result<(), String> {
     allow_if(
         name == asked.node || (asked.verb == "create" && name.is_empty()),
         "can only access node lease with the same name as the requesting node",
+    )
+}
+
+fn judge_csi_node(asked: &Asked<'_>) -> Result<(), String> {
+    allow_if(
+        matches!(asked.verb, "get" | "create" | "update" | "patch" | "delete"),
+        "can only get, create, update, patch, or delete a CSINode",
+    )?;
+    allow_if(asked.target.subresource.is_empty(), "cannot authorize CSINode subresources")?;
+    // The name of what is created stands in its body.
+    let name = &asked.target.name;
+    allow_if(
+        name == asked.node || (asked.verb == "create" && name.is_empty()),
+        "can only access CSINode with the same name as the requesting node",
     )
 }
 

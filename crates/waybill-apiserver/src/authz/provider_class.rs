@@ -2,7 +2,7 @@
 //!
 //! To use a class is the verb `use` on it, which reading it does not grant. The question is asked
 //! for the pod's service account in the pod's namespace, so that a RoleBinding there suffices and a
-//! ClusterRoleBinding grants it everywhere. The roles are examples to ship (CSI-20).
+//! ClusterRoleBinding grants it everywhere. `deploy/roles` holds examples of both roles (CSI-20).
 
 use serde_json::{Value, json};
 use waybill_api::provider_class::{GROUP, RESOURCE, VERSIONS};
@@ -40,22 +40,11 @@ pub(crate) fn service_account(namespace: &str, name: &str) -> User {
 /// Example: a cluster role for those who manage classes. It does not let their pods use any.
 pub(crate) fn manager_role() -> Value {
     let verbs = ["create", "delete", "get", "list", "patch", "update", "watch"];
-    cluster_role("providerclass-manager", &PolicyRule::resources(&[GROUP], &[RESOURCE], &verbs))
-}
-
-#[cfg(test)]
-/// Example: a cluster role that lets service accounts use `class`, to be bound in a namespace.
-pub(crate) fn user_role(class: &str) -> Value {
-    let rule = PolicyRule::resources(&[GROUP], &[RESOURCE], &["use"]).named(&[class]);
-    cluster_role(&format!("providerclass-user-{class}"), &rule)
-}
-
-fn cluster_role(name: &str, rule: &PolicyRule) -> Value {
     json!({
         "apiVersion": format!("{}/v1", objects::GROUP),
         "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": [rule],
+        "metadata": {"name": "providerclass-manager"},
+        "rules": [PolicyRule::resources(&[GROUP], &[RESOURCE], &verbs)],
     })
 }
 
@@ -67,10 +56,17 @@ mod tests {
         rbac::RbacIndex,
     };
 
+    const MANAGER: &str = include_str!("../../../../deploy/roles/providerclass-manager.yaml");
+    const USER: &str = include_str!("../../../../deploy/roles/providerclass-user.yaml");
+
+    fn documents(text: &str) -> Vec<Value> {
+        serde_saphyr::from_multiple(text).unwrap()
+    }
+
     fn index() -> RbacIndex {
         let (index, errors) = RbacIndex::new(&[
             manager_role(),
-            user_role("vault"),
+            documents(USER).swap_remove(0),
             binding("", "m", "ClusterRole/providerclass-manager", &["User/ann"]),
             binding("ns", "u", "ClusterRole/providerclass-user-vault", &["ServiceAccount/ns/app"]),
             binding("", "r", "ClusterRole/providerclass-manager", &["ServiceAccount/ns/reader"]),
@@ -93,6 +89,27 @@ mod tests {
         check_use("app", "vault", "elsewhere", false);
         check_use("app", "vault", "", false);
         check_use("default", "vault", "ns", false);
+    }
+
+    /// The role that every cluster of ours has is the one that we ship for others.
+    #[test]
+    fn the_shipped_roles_grant_what_they_say_csi_20() {
+        assert_eq!(documents(MANAGER)[0], manager_role());
+        let shipped: Vec<_> = [MANAGER, USER].into_iter().flat_map(documents).collect();
+        let (index, errors) = RbacIndex::new(&shipped);
+        assert!(errors.is_empty(), "{errors:?}");
+        let may = |namespace: &str, class: &str, at: &str| {
+            let account = service_account(namespace, "default");
+            index.authorize(&account, &use_of(class, at)).is_allowed()
+        };
+        assert!(may("app", "vault", "app"));
+        assert!(!may("app", "other", "app"));
+        assert!(!may("app", "vault", "elsewhere"));
+        assert!(!may("elsewhere", "vault", "app"));
+        let manager = user("ann", &["secrets-team"]);
+        let create = on("create", "providerclasses.storage.k8s.io");
+        assert!(index.authorize(&manager, &create).is_allowed());
+        assert!(!index.authorize(&manager, &use_of("vault", "app")).is_allowed());
     }
 
     #[test]

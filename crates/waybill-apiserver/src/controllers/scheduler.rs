@@ -25,12 +25,16 @@ const ROUND: Duration = Duration::from_secs(60);
 const USER: &str = "system:kube-scheduler";
 
 pub(super) async fn run(api: Arc<Api>) {
-    let cache = |plural| find("", "v1", plural).and_then(|it| api.reader.objects.cache(it));
-    let (Some(pods), Some(nodes)) = (cache("pods"), cache("nodes")) else { return };
+    let cache =
+        |group, plural| find(group, "v1", plural).and_then(|it| api.reader.objects.cache(it));
+    let (Some(pods), Some(nodes)) = (cache("", "pods"), cache("", "nodes")) else { return };
+    let Some(csi_nodes) = cache("storage.k8s.io", "csinodes") else { return };
     // Whoever falls behind starts over with a fresh picture.
     loop {
         let mut scheduler = Scheduler::default();
         let mut node_changes = begin(nodes, |node| note_node(&mut scheduler, node));
+        let mut driver_changes =
+            begin(csi_nodes, |node| scheduler.drivers_changed(&node.document()));
         let mut pod_changes = begin(pods, |pod| note_pod(&mut scheduler, pod));
         loop {
             for decision in scheduler.step((api.clock)()) {
@@ -50,6 +54,12 @@ pub(super) async fn run(api: Arc<Api>) {
                     follow(nodes, &told.change, |gone| match gone {
                         Ok(node) => note_node(&mut scheduler, &node),
                         Err(node) => scheduler.node_deleted(&node.key.name),
+                    });
+                }),
+                change = driver_changes.next() => change.map(|told| {
+                    follow(csi_nodes, &told.change, |gone| match gone {
+                        Ok(node) => scheduler.drivers_changed(&node.document()),
+                        Err(node) => scheduler.drivers_deleted(&node.key.name),
                     });
                 }),
                 () = tokio::time::sleep(wait(&scheduler, (api.clock)())) => Some(()),

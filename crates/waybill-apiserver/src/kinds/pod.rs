@@ -96,7 +96,7 @@ impl Kind for Pod {
         let root = Field::root(object);
         let spec = root.get("spec");
         spec::check_pod(root, &mut errors);
-        check_env(spec, context, &mut errors);
+        check_env(root, context, &mut errors);
         spec::check_new_pod(spec, &mut errors);
         errors
     }
@@ -106,7 +106,7 @@ impl Kind for Pod {
         let mut errors = meta::validate_update(new, old);
         let (new, old) = (Field::root(new), Field::root(old));
         spec::check_pod(new, &mut errors);
-        check_env_update(new.get("spec"), old.get("spec"), context, &mut errors);
+        check_env_update(new, old, context, &mut errors);
         update::check_mirror(new, old, &mut errors);
         update::check_change(new, old, &mut errors);
         errors

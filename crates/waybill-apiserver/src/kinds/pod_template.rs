@@ -40,8 +40,7 @@ impl Kind for PodTemplate {
         let mut errors = meta::validate_create(self.shape(), object);
         check_template(Field::root(object), &mut errors);
         let root = Field::root(object);
-        let template = root.get("template");
-        pod::check_env(template.get("spec"), context, &mut errors);
+        pod::check_env(root.get("template"), context, &mut errors);
         errors
     }
 
@@ -49,8 +48,7 @@ impl Kind for PodTemplate {
         let mut errors = meta::validate_update(new, old);
         check_template(Field::root(new), &mut errors);
         let (new, old) = (Field::root(new), Field::root(old));
-        let (new, old) = (new.get("template"), old.get("template"));
-        pod::check_env_update(new.get("spec"), old.get("spec"), context, &mut errors);
+        pod::check_env_update(new.get("template"), old.get("template"), context, &mut errors);
         errors
     }
 

@@ -52,7 +52,7 @@ pub(super) fn defaulted(kind: &dyn Kind, object: &Value) -> Value {
 }
 
 /// Every group and resource that has rules.
-pub(super) const SERVED: [(&str, &str); 16] = [
+pub(super) const SERVED: [(&str, &str); 17] = [
     ("", "configmaps"),
     ("", "events"),
     ("", "namespaces"),
@@ -68,5 +68,6 @@ pub(super) const SERVED: [(&str, &str); 16] = [
     ("rbac.authorization.k8s.io", "rolebindings"),
     ("rbac.authorization.k8s.io", "roles"),
     ("storage.k8s.io", "csidrivers"),
+    ("storage.k8s.io", "csinodes"),
     ("storage.k8s.io", "providerclasses"),
 ];

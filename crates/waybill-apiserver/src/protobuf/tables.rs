@@ -10,7 +10,8 @@
 //!   of their status: `extendedResourceClaimStatus`, `nodeAllocatableResourceClaimStatuses`,
 //!   `volumeHealth`, `volumeStatus`
 //! - of nodes: `podPreemptionPolicy`, `runningInUserNamespace`
-//! - of `TokenRequest`: `attestations`; of `CSIDriver`: `preventPodSchedulingIfMissing`
+//! - of `TokenRequest`: `attestations`; of `CSIDriver`: `preventPodSchedulingIfMissing`;
+//!   of `CSINode`: `status`
 
 mod affinity;
 mod authentication;
@@ -45,7 +46,7 @@ const AUTHENTICATION: &str = "authentication.k8s.io/v1";
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
 
 /// Every kind but `DeleteOptions`.
-pub(super) static KINDS: [(&str, &str, &Message); 25] = [
+pub(super) static KINDS: [(&str, &str, &Message); 26] = [
     ("v1", "Binding", &objects::BINDING),
     ("v1", "ConfigMap", &objects::CONFIG_MAP),
     ("v1", "Event", &core_event::EVENT),
@@ -71,4 +72,5 @@ pub(super) static KINDS: [(&str, &str, &Message); 25] = [
     (RBAC, "Role", &rbac::ROLE),
     (RBAC, "RoleBinding", &rbac::ROLE_BINDING),
     ("storage.k8s.io/v1", "CSIDriver", &objects::CSI_DRIVER),
+    ("storage.k8s.io/v1", "CSINode", &objects::CSI_NODE),
 ];

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::schedule::{
+    drivers::Drivers,
     node::{Node, Usage},
     pod::Pod,
     taint::Taint,
@@ -16,6 +17,7 @@ pub(super) enum Obstacle {
     Taint { key: String, value: String },
     Affinity,
     HostPorts,
+    CsiDriver(String),
     TooManyPods,
     Insufficient(String),
 }
@@ -32,15 +34,18 @@ impl fmt::Display for Obstacle {
             Self::HostPorts => {
                 f.write_str("node(s) didn't have free ports for the requested pod ports")
             }
+            Self::CsiDriver(name) => {
+                write!(f, "node(s) did not have CSI driver {name:?} for csiSecretRef")
+            }
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
         }
     }
 }
 
-/// All that keeps `pod` from `node`: the first obstacle in upstream's order of checks, but every
-/// resource that is short.
-pub(super) fn obstacles(pod: &Pod, node: &Node, usage: &Usage) -> Vec<Obstacle> {
+/// All that keeps `pod` from `node`, which has `drivers`: the first obstacle in upstream's order of
+/// checks, but every driver that is missing and every resource that is short.
+pub(super) fn obstacles(pod: &Pod, node: &Node, drivers: &Drivers, usage: &Usage) -> Vec<Obstacle> {
     if node.unschedulable && !tolerates(pod, &unschedulable_taint()) {
         return vec![Obstacle::Unschedulable];
     }
@@ -58,7 +63,9 @@ pub(super) fn obstacles(pod: &Pod, node: &Node, usage: &Usage) -> Vec<Obstacle> 
     if usage.has_conflict(pod) {
         return vec![Obstacle::HostPorts];
     }
-    shortages(pod, node, usage)
+    let missing: Vec<_> =
+        drivers.missing(pod).map(|name| Obstacle::CsiDriver(name.to_owned())).collect();
+    if missing.is_empty() { shortages(pod, node, usage) } else { missing }
 }
 
 /// How unwelcome `pod` is on a node that it fits: nodes with less are better.
@@ -139,7 +146,8 @@ mod tests {
 
     #[track_caller]
     fn check(pod: &Pod, node: &Node, usage: &Usage, expected: &[&str]) {
-        let found: Vec<_> = obstacles(pod, node, usage).iter().map(ToString::to_string).collect();
+        let found = obstacles(pod, node, &Drivers::default(), usage);
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert_eq!(found, expected, "{pod:?}");
     }
 
@@ -214,6 +222,30 @@ mod tests {
         check(&pod, &node, &usage, &refusal);
         usage.remove(&pod);
         check(&pod, &node, &usage, &[]);
+    }
+
+    /// OP-43
+    #[test]
+    fn drivers_of_variables_must_be_on_the_node_op_43() {
+        let csi = |driver: &str| {
+            json!({"name": "A", "valueFrom": {"csiSecretRef": {
+                "driver": driver, "providerClassName": "c", "key": "k"}}})
+        };
+        let pod = pod(&json!({
+            "containers": [{"env": [csi("b"), csi("b")]}], "initContainers": [{"env": [csi("a")]}]}));
+        let node = node(&json!({}), &json!({}));
+        let refusal =
+            |name: &str| format!("node(s) did not have CSI driver \"{name}\" for csiSecretRef");
+        check(&pod, &node, &Usage::default(), &[&refusal("a"), &refusal("b")]);
+        let drivers = Drivers::read(&json!({
+            "metadata": {"name": "n1", "annotations": {"csi.waybill.dev/env-drivers": "b, a"}},
+            "spec": {"drivers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}}));
+        assert_eq!(obstacles(&pod, &node, &drivers, &Usage::default()), []);
+        let one = vec![Obstacle::CsiDriver("a".to_owned())];
+        assert_eq!(
+            explain([one]),
+            "0/1 nodes are available: 1 node(s) did not have CSI driver \"a\" for csiSecretRef."
+        );
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! What the scheduler knows of a pod.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::Deserialize;
 use serde_json::Value;
+use waybill_api::pod::PodEnvSpec;
 
 use crate::schedule::{
     affinity::Affinity,
@@ -44,6 +48,8 @@ pub(super) struct Pod {
     pub(super) tolerations: Vec<Toleration>,
     pub(super) requests: Amounts,
     pub(super) host_ports: Vec<HostPort>,
+    /// The CSI drivers that fetch its variables.
+    pub(super) csi_drivers: BTreeSet<String>,
 }
 
 /// Whether the pod has a node, and if not, who has to find one.
@@ -78,6 +84,10 @@ impl Pod {
     /// Reads a `v1.Pod`.
     pub(super) fn read(object: &Value) -> Result<Self, serde_json::Error> {
         let Document { metadata, spec, status } = Document::deserialize(object)?;
+        let csi_drivers = match object.get("spec") {
+            Some(spec) => PodEnvSpec::from_value(spec)?.csi_drivers().map(str::to_owned).collect(),
+            None => BTreeSet::new(),
+        };
         let place = if matches!(status.phase.as_str(), "Succeeded" | "Failed") {
             Place::None
         } else if !spec.node_name.is_empty() {
@@ -113,6 +123,7 @@ impl Pod {
             tolerations: spec.tolerations,
             requests,
             host_ports,
+            csi_drivers,
         })
     }
 }

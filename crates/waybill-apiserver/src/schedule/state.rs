@@ -8,11 +8,15 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::schedule::{
-    decision::Decision,
-    fit::{explain, obstacles, reluctance},
-    node::{Node, Usage},
-    pod::{Place, Pod, PodKey, PodRef},
+use crate::{
+    document::metadata,
+    schedule::{
+        decision::Decision,
+        drivers::Drivers,
+        fit::{Obstacle, explain, obstacles, reluctance},
+        node::{Node, Usage},
+        pod::{Place, Pod, PodKey, PodRef},
+    },
 };
 
 /// The first wait after a failed binding; it doubles each time.
@@ -25,6 +29,8 @@ const DOUBLINGS: u32 = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scheduler {
     nodes: BTreeMap<String, Node>,
+    /// By the name of their node; also of nodes that are not known yet, or not any more.
+    drivers: HashMap<String, Drivers>,
     /// Also of nodes that are not known yet, or not any more.
     usage: HashMap<String, Usage>,
     waiting: BTreeMap<PodKey, Waiting>,
@@ -80,6 +86,22 @@ impl Scheduler {
     pub(crate) fn node_deleted(&mut self, name: &str) {
         if self.nodes.remove(name).is_some() {
             // No pod fits because of this, but what is said about those that do not has changed.
+            self.changes += 1;
+        }
+    }
+
+    /// The drivers of a node were told, or told again.
+    pub(crate) fn drivers_changed(&mut self, object: &Value) {
+        let (name, drivers) = (metadata(object, "name"), Drivers::read(object));
+        if self.drivers.get(name) != Some(&drivers) {
+            self.drivers.insert(name.to_owned(), drivers);
+            self.changes += 1;
+        }
+    }
+
+    /// A node has no drivers any more.
+    pub(crate) fn drivers_deleted(&mut self, name: &str) {
+        if self.drivers.remove(name).is_some() {
             self.changes += 1;
         }
     }
@@ -143,20 +165,26 @@ impl Scheduler {
     /// Of the nodes that fit the one that is least reluctant, then has the fewest pods, then comes
     /// first by name.
     fn best_node(&self, pod: &Pod) -> Option<&str> {
-        let nothing = Usage::default();
         self.nodes
             .values()
-            .map(|node| (node, self.usage.get(&node.name).unwrap_or(&nothing)))
-            .filter(|(node, usage)| obstacles(pod, node, usage).is_empty())
-            .map(|(node, usage)| (reluctance(pod, node), usage.pods, node.name.as_str()))
+            .filter(|node| self.obstacles(pod, node).is_empty())
+            .map(|node| {
+                let pods = self.usage.get(&node.name).map_or(0, |usage| usage.pods);
+                (reluctance(pod, node), pods, node.name.as_str())
+            })
             .min()
             .map(|(_, _, name)| name)
     }
 
     fn explain(&self, pod: &Pod) -> String {
-        let nothing = Usage::default();
-        let usage = |node: &Node| self.usage.get(&node.name).unwrap_or(&nothing);
-        explain(self.nodes.values().map(|node| obstacles(pod, node, usage(node))))
+        explain(self.nodes.values().map(|node| self.obstacles(pod, node)))
+    }
+
+    fn obstacles(&self, pod: &Pod, node: &Node) -> Vec<Obstacle> {
+        let (nothing, none) = (Usage::default(), Drivers::default());
+        let usage = self.usage.get(&node.name).unwrap_or(&nothing);
+        let drivers = self.drivers.get(&node.name).unwrap_or(&none);
+        obstacles(pod, node, drivers, usage)
     }
 
     fn place(&mut self, pod: Pod, node: String, certainty: Certainty) {

@@ -18,7 +18,7 @@ use k8s_openapi::{
         events::v1::Event,
         policy::v1::Eviction,
         rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
-        storage::v1::CSIDriver,
+        storage::v1::{CSIDriver, CSINode},
     },
     apimachinery::pkg::apis::meta::v1::{DeleteOptions, Status},
 };
@@ -30,7 +30,7 @@ use super::{
 };
 
 /// Every kind, each list next to its item.
-pub(super) static KINDS: [KindSchema; 46] = [
+pub(super) static KINDS: [KindSchema; 48] = [
     item::<Namespace>(),
     list::<Namespace>(),
     item::<Node>(),
@@ -71,6 +71,8 @@ pub(super) static KINDS: [KindSchema; 46] = [
     item::<Eviction>(),
     item::<CSIDriver>(),
     list::<CSIDriver>(),
+    item::<CSINode>(),
+    list::<CSINode>(),
     item::<ProviderClass<V1>>(),
     list::<ProviderClass<V1>>(),
     item::<ProviderClass<V1Alpha1>>(),

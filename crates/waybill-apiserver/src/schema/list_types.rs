@@ -186,6 +186,8 @@ const FIELDS: &[(&str, &[(&str, Merge)])] = &[
         "io.k8s.api.storage.v1.CSIDriverSpec",
         &[("tokenRequests", Merge::Atomic), ("volumeLifecycleModes", Merge::SetReplaced)],
     ),
+    ("io.k8s.api.storage.v1.CSINodeDriver", &[("topologyKeys", Merge::Atomic)]),
+    ("io.k8s.api.storage.v1.CSINodeSpec", &[("drivers", BY_NAME)]),
     (
         "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
         &[

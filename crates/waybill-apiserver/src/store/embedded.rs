@@ -10,6 +10,7 @@ mod log;
 mod reader;
 mod recover;
 mod snapshot;
+mod snapshotter;
 mod state;
 mod writer;
 
@@ -93,6 +94,7 @@ impl Embedded {
             older_bytes,
             snapshot_bytes: settings.snapshot_bytes,
             failed_bytes: 0,
+            waits_for_room: false,
             rhythm: Rhythm::default(),
             snapshot: None,
         };

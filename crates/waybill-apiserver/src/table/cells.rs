@@ -17,6 +17,9 @@ pub(crate) fn row(resource: &str, object: &Value, now: Timestamp) -> Vec<Value> 
         "clusterroles" | "roles" => vec![name(object), created_at(object)],
         "configmaps" => vec![name(object), config_map_size(object), age(object, now)],
         "csidrivers" => csi_driver(object, now),
+        "csinodes" => {
+            vec![name(object), list(object, "/spec/drivers").len().into(), age(object, now)]
+        }
         "events" => event::cells(object, now),
         "leases" => {
             vec![name(object), text(object, "/spec/holderIdentity").into(), age(object, now)]
@@ -173,6 +176,7 @@ mod tests {
             &json!({"spec": {"driver": "d", "parameters": {"allowedNamespaces": "a,b"}}}),
             &json!(["n", "d", "a,b", "60m"]),
         );
+        check("csinodes", &json!({"spec": {"drivers": [{"name": "d"}]}}), &json!(["n", 1, "60m"]));
         check("providerclasses", &json!({"spec": {}}), &json!(["n", "", "*", "60m"]));
     }
 

@@ -47,6 +47,7 @@ pub(crate) fn columns(resource: &str) -> &'static [Column] {
         "clusterroles" | "roles" => ROLES,
         "configmaps" => CONFIG_MAPS,
         "csidrivers" => CSI_DRIVERS,
+        "csinodes" => CSI_NODES,
         "events" => EVENTS,
         "leases" => LEASES,
         "namespaces" => NAMESPACES,
@@ -149,6 +150,9 @@ const CSI_DRIVERS: &[Column] = &[
     Column::new("Modes", "The volume modes that the driver supports."),
     AGE,
 ];
+
+const CSI_NODES: &[Column] =
+    &[NAME, Column::new("Drivers", "Number of drivers on the node.").kind("integer"), AGE];
 
 const PROVIDER_CLASSES: &[Column] = &[
     NAME,

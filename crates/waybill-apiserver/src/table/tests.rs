@@ -4,11 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-const RESOURCES: [&str; 17] = [
+const RESOURCES: [&str; 18] = [
     "clusterrolebindings",
     "clusterroles",
     "configmaps",
     "csidrivers",
+    "csinodes",
     "events",
     "leases",
     "namespaces",

@@ -48,6 +48,14 @@ pub fn expand<'v>(
     Ok(if secret { EnvValue::secret(expanded) } else { EnvValue::plain(expanded) }?)
 }
 
+/// The names that `template` refers to, in their order; whether anybody knows them is not asked.
+pub fn references(template: &[u8]) -> impl Iterator<Item = &[u8]> {
+    segments(template).filter_map(|segment| match segment {
+        Segment::Text(_) => None,
+        Segment::Reference { name, .. } => Some(name),
+    })
+}
+
 /// Why a template has no expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
@@ -191,6 +199,13 @@ mod tests {
         assert!(expand(b"x$(S)y", lookup, 3).unwrap().is_secret());
         assert!(!expand(b"x$$(S)y", lookup, 6).unwrap().is_secret());
         assert_eq!(expand(b"x$(S)y", lookup, 3).unwrap().expose(), b"xsy");
+    }
+
+    #[test]
+    fn references_are_those_that_would_be_replaced() {
+        let names = |template: &'static str| references(template.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(names("$(A)-$$(B)-$(a:b)$(A)"), [&b"A"[..], b"a:b", b"A"]);
+        assert!(names("$A ${A} $$$$(A) $(A").is_empty());
     }
 
     /// 64 KiB of references stood for gigabytes, and the node built them.

@@ -9,7 +9,7 @@ use waybill_core::env::{
     value::EnvValueError,
 };
 
-use super::{csi::CsiError, field::FieldError, file::FileError, resource::ResourceError};
+use super::{csi::CsiFault, field::FieldError, file::FileError, resource::ResourceError};
 use crate::objects::{ObjectError, ObjectKind};
 
 /// The message of a `CreateContainerConfigError`: what a kubelet would say, then whose variable it is.
@@ -51,6 +51,8 @@ impl<T, E: Into<Reason>> At<T> for Result<T, E> {
 pub(super) enum Place {
     /// An entry of `env` by its name.
     Variable(String),
+    /// Several of them.
+    Variables(Vec<String>),
     /// An entry of `env` that has no usable name.
     Env(usize),
     /// An entry of `envFrom`.
@@ -61,6 +63,11 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => write!(f, "variable {name:?}"),
+            Self::Variables(names) => {
+                let names: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+                let word = if names.len() == 1 { "variable" } else { "variables" };
+                write!(f, "{word} {}", names.join(", "))
+            }
             Self::Env(at) => write!(f, "env[{at}]"),
             Self::EnvFrom(at) => write!(f, "envFrom[{at}]"),
         }
@@ -71,7 +78,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Reason {
     #[error(transparent)]
-    Csi(#[from] CsiError),
+    Csi(#[from] CsiFault),
     #[error(transparent)]
     Field(#[from] FieldError),
     #[error(transparent)]

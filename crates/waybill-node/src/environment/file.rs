@@ -29,7 +29,7 @@ use waybill_core::{
 };
 
 use super::{Resolver, error::Reason, gather::Gathered};
-use crate::{pod::Pod, volume};
+use crate::{blocking::blocking, pod::Pod, volume};
 
 /// A walk is begun again when something in its way was renamed meanwhile, so often at most.
 const TRIES: usize = 64;
@@ -65,7 +65,7 @@ pub(super) async fn read(
     let place = FilePlace { volume: volume.to_owned(), path: path.to_owned() };
     let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
     let read = move || read_blocking(&directory, &place, &keys, rules);
-    match tokio::task::spawn_blocking(read).await {
+    match blocking(read).await {
         Ok(answer) => answer,
         Err(_) => Err(FileError::Volume { volume: volume.to_owned() }),
     }

@@ -14,7 +14,10 @@ use super::{
     plan::Plan,
     secret,
 };
-use crate::objects::{ConfigMap, ObjectError, ObjectKind, Secret, Wanted};
+use crate::{
+    csi::{Asker, Fetched},
+    objects::{ConfigMap, ObjectError, ObjectKind, Secret, Wanted},
+};
 
 /// What was fetched, or why not. Whether a failure matters, the steps decide.
 #[derive(Default)]
@@ -23,6 +26,7 @@ pub(super) struct Gathered<'p> {
     pub(super) secrets: BTreeMap<&'p str, Result<Arc<Secret>, ObjectError>>,
     /// By volume and path.
     pub(super) files: BTreeMap<(&'p str, &'p str), Result<FileAnswer, FileError>>,
+    pub(super) csi: Fetched,
 }
 
 /// The keys of an object, and how their content becomes a value.
@@ -73,10 +77,23 @@ pub(super) async fn gather<'p>(
         join_all(needs.files.iter().map(async |(file, keys)| {
             (*file, file::read(resolver, request.pod, *file, keys).await)
         }));
-    let (config_maps, secrets, files) = tokio::join!(config_maps, secrets, files);
+    let csi = csi_values(resolver, request, plan);
+    let (config_maps, secrets, files, csi) = tokio::join!(config_maps, secrets, files, csi);
     Gathered {
         config_maps: config_maps.into_iter().collect(),
         secrets: secrets.into_iter().collect(),
         files: files.into_iter().collect(),
+        csi,
+    }
+}
+
+async fn csi_values(resolver: &Resolver, request: Request<'_>, plan: &Plan<'_>) -> Fetched {
+    let variables = plan.csi_variables();
+    let Request { pod, container, .. } = request;
+    match pod.environment_of(container.kind, container.name()) {
+        Some(container) if !variables.is_empty() => {
+            resolver.csi.fetch(Asker { pod, container }, &variables).await
+        }
+        _ => Fetched::default(),
     }
 }

@@ -1,5 +1,8 @@
 //! Takes the steps of a plan, in their order, with what was fetched for them.
 
+use std::{collections::BTreeMap, mem};
+
+use waybill_api::pod::CsiSecretSelector;
 use waybill_core::env::{
     limits::{KERNEL_TOTAL_BYTES, check_kernel_string},
     merge::{Entry, EnvVar, Environment, Tier},
@@ -9,28 +12,38 @@ use waybill_core::env::{
 };
 
 use super::{
-    Request, Resolved, Resolver, Warning, csi,
+    Request, Resolved, Resolver, Warning,
+    csi::{self, CsiFault},
     error::{At, Fault, Place, Reason, title},
     file,
     gather::Gathered,
     plan::{AllKeys, Plan, Source, Step, Variable},
 };
-use crate::objects::{ObjectError, ObjectKind};
+use crate::{
+    csi::Fetched,
+    objects::{ObjectError, ObjectKind},
+};
 
 pub(super) fn merge(
     resolver: &Resolver,
     request: Request<'_>,
     plan: &Plan<'_>,
-    gathered: &Gathered<'_>,
+    gathered: &mut Gathered<'_>,
 ) -> Result<Resolved, Fault> {
+    let csi = mem::take(&mut gathered.csi);
+    let missing = csi::missing(&csi);
+    let Fetched { values, injected, failures } = csi;
+    if !failures.is_empty() {
+        return Err(CsiFault::Failed(failures)).at(|| Place::Variables(missing));
+    }
     let (environment, warnings) = (Environment::new(), Vec::new());
-    let mut merge = Merge { resolver, request, gathered, environment, warnings, bytes: 0 };
+    let mut merge = Merge { resolver, request, gathered, values, environment, warnings, bytes: 0 };
     merge.environment.extend(Tier::Baseline, resolver.node.variables());
-    for step in &plan.steps {
+    for (position, step) in plan.steps.iter().enumerate() {
         match step {
             Step::All(all) => merge.define_all(all)?,
             Step::One(variable) => {
-                let defined = merge.define_one(variable);
+                let defined = merge.define_one(position, variable);
                 let defined = defined.and_then(|()| merge.count(variable.name.as_bytes()));
                 defined.at(|| Place::Variable(variable.name.to_string()))?;
             }
@@ -38,13 +51,15 @@ pub(super) fn merge(
     }
     let Merge { environment, warnings, .. } = merge;
     check_sizes(&environment)?;
-    Ok(Resolved { environment, warnings })
+    Ok(Resolved { environment, warnings, injected })
 }
 
 struct Merge<'a> {
     resolver: &'a Resolver,
     request: Request<'a>,
     gathered: &'a Gathered<'a>,
+    /// From drivers, by the position of the step.
+    values: BTreeMap<usize, EnvValue>,
     environment: Environment,
     warnings: Vec<Warning>,
     /// What the kernel counts for all that was defined so far, at most.
@@ -105,14 +120,18 @@ impl Merge<'_> {
         self.warnings.push(Warning { reason: "InvalidEnvironmentVariableNames", message });
     }
 
-    fn define_one(&mut self, variable: &Variable<'_>) -> Result<(), Reason> {
+    fn define_one(&mut self, position: usize, variable: &Variable<'_>) -> Result<(), Reason> {
         let name = variable.name.clone();
         let (value, origin) = match &variable.source {
             Source::Text(text) => {
                 let template = text.expose().as_bytes();
                 return Ok(self.environment.set_expanded(name, template, Origin::Literal)?);
             }
-            Source::Csi(selector) => return Err(csi::look_up(selector).into()),
+            Source::Csi(selector) => match self.values.remove(&position) {
+                Some(value) => (value, origin_of_csi(selector)),
+                // It is optional, and the driver has none.
+                None => return Ok(()),
+            },
             Source::Field(path) => {
                 let value =
                     path.look_up(self.request.pod, &self.resolver.node, self.request.pod_ips)?;
@@ -167,6 +186,14 @@ fn origin_of_key(kind: ObjectKind, name: &str, key: &str) -> Origin {
         ObjectKind::ConfigMap | ObjectKind::ServiceAccountToken => {
             Origin::ConfigMap { name: name.into(), key: key.into() }
         }
+    }
+}
+
+fn origin_of_csi(selector: &CsiSecretSelector) -> Origin {
+    Origin::Csi {
+        driver: (&*selector.driver).into(),
+        class: (&*selector.provider_class_name).into(),
+        key: (&*selector.key).into(),
     }
 }
 

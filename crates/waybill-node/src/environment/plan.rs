@@ -19,7 +19,7 @@ use super::{
     file,
     resource::ResourcePath,
 };
-use crate::objects::ObjectKind;
+use crate::{csi::CsiVariable, objects::ObjectKind};
 
 /// The definitions of one container, `envFrom` first.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -89,6 +89,18 @@ impl<'p> Plan<'p> {
             }
         }
         Ok(Self { steps })
+    }
+
+    /// The variables that come from drivers, each with the position of its step.
+    pub(super) fn csi_variables(&self) -> Vec<CsiVariable<'_>> {
+        let variables = self.steps.iter().enumerate().filter_map(|(position, step)| match step {
+            Step::One(Variable { name, source: Source::Csi(selector) }) => {
+                // It was text in the pod.
+                Some(CsiVariable { position, name: name.as_str()?, selector })
+            }
+            Step::One(_) | Step::All(_) => None,
+        });
+        variables.collect()
     }
 
     pub(super) fn needs(&self) -> Needs<'p> {

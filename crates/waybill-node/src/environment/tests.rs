@@ -30,6 +30,7 @@ impl Fixture {
             directories,
             gates: FeatureGates::all_on(),
             node: Arc::new(NodeFacts { api_endpoint: None, ..node() }),
+            csi: Arc::new(crate::csi::testing::standalone(state.path())),
         };
         Self { resolver, state }
     }
@@ -351,9 +352,9 @@ fn file_key(volume: &str, path: &str, key: &str, optional: bool) -> Value {
     )
 }
 
-/// CSI-27, CSI-28: until a driver can be asked, the container does not start.
+/// CSI-27, CSI-28: without an API server there are no classes, so the container does not start.
 #[test]
-fn csi_variables_say_that_there_is_no_driver_csi_28() {
+fn csi_variables_need_a_class_csi_28() {
     let mut fixture = fixture();
     let container = env(
         "A",
@@ -363,8 +364,9 @@ fn csi_variables_say_that_there_is_no_driver_csi_28() {
     );
     fixture.check_refused(
         container.clone(),
-        "failed to fetch CSI environment variables: CSI driver \"vault.csi\" is not registered on \
-         this node (variable \"A\" of container \"app\")",
+        "failed to fetch CSI environment variables: driver \"vault.csi\", ProviderClass \"c\": \
+         ProviderClass \"c\" not found: there is no API server in standalone mode (variable \"A\" of \
+         container \"app\")",
     );
     fixture.resolver.gates = FeatureGates::new(KubeVersion::parse("1.35").unwrap());
     fixture.check_refused(

@@ -14,10 +14,7 @@ use futures_util::stream;
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use tokio::{
-    task::spawn_blocking,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use waybill_proto::cri;
@@ -33,7 +30,7 @@ use super::{
     containers,
     route::ContainerPath,
 };
-use crate::cri::Runtime;
+use crate::{blocking, cri::Runtime};
 
 /// How often a log that is followed is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -143,9 +140,9 @@ fn answer(log: Log) -> Answer {
 
 /// Files are read where waiting for a disk stops nobody else.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match spawn_blocking(work).await {
+    match blocking::blocking(work).await {
         Ok(done) => done,
-        // It is never aborted, so it panicked, and we do, too.
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        // It panicked, and we do, too.
+        Err(error) => std::panic::resume_unwind(Box::new(error)),
     }
 }

@@ -23,7 +23,7 @@ use super::{
     manifest::{self, MAX_BYTES, ManifestError, Rules},
     mirror,
 };
-use crate::pod::Pod;
+use crate::{blocking::blocking, pod::Pod};
 
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -108,7 +108,7 @@ impl Files {
         let known: HashMap<_, _> =
             self.known.iter().map(|(path, known)| (path.clone(), known.version.clone())).collect();
         let (directory, rules) = (self.directory.clone(), Arc::clone(&self.rules));
-        let looked = tokio::task::spawn_blocking(move || look(&directory, &known, &rules)).await;
+        let looked = blocking(move || look(&directory, &known, &rules)).await;
         let looked = match looked.map_err(io::Error::other).and_then(|looked| looked) {
             Ok(looked) => looked,
             Err(error) => {

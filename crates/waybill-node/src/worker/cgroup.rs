@@ -18,6 +18,7 @@ use waybill_core::id::PodUid;
 
 use self::hierarchy::{Hierarchies, Values};
 use crate::{
+    blocking::blocking,
     cri::{
         resources::{self, PodLimits, Qos},
         sandbox::cgroup_parent,
@@ -35,6 +36,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Cgroups {
     mount: PathBuf,
     root: String,
+    /// How many processes and threads a pod may have, sessions in it included; nothing for as many as there are.
+    pids_of_pod: Option<i64>,
 }
 
 impl Cgroups {
@@ -45,14 +48,21 @@ impl Cgroups {
 
     /// The same where cgroups are mounted elsewhere.
     pub(crate) fn at(mount: &Path, root: &str) -> Self {
-        Self { mount: mount.to_owned(), root: root.trim_matches('/').to_owned() }
+        let root = root.trim_matches('/').to_owned();
+        Self { mount: mount.to_owned(), root, pids_of_pod: None }
     }
 
-    /// Gives all pods together what the node has for them: thousandths of processors, and bytes.
-    pub(crate) fn limit_all(&self, milli: i64, memory: i64) {
+    /// The same where a pod may have so many processes and threads; no limit unless it is positive, as for kubelets.
+    pub(crate) fn with_pids_of_pod(self, most: i64) -> Self {
+        Self { pids_of_pod: (most > 0).then_some(most), ..self }
+    }
+
+    /// Gives all pods together what the node has for them: thousandths of processors, bytes, and processes.
+    pub(crate) fn limit_all(&self, milli: i64, memory: i64, pids: Option<i64>) {
         let all = Values {
             shares: Some(resources::shares(milli)),
             memory: (memory > 0).then_some(memory),
+            pids,
             ..Values::default()
         };
         let least = Values { shares: Some(resources::shares(0)), ..Values::default() };
@@ -76,14 +86,15 @@ impl Cgroups {
         let PodLimits { shares, quota, memory } = PodLimits::of(pod);
         let path = cgroup_parent("", Qos::of(pod), pod.uid());
         let path = Path::new(path.trim_start_matches('/'));
-        self.make(path, &Values { shares: Some(shares), quota, memory })
+        let values = Values { shares: Some(shares), quota, memory, pids: self.pids_of_pod };
+        self.make(path, &values)
     }
 
     /// Removes what is left of a pod's cgroups, in all hierarchies.
     pub(super) async fn remove_pod(&self, uid: &PodUid) {
         for _ in 0..TRIES {
             let (cgroups, uid) = (self.clone(), uid.clone());
-            let removed = tokio::task::spawn_blocking(move || cgroups.remove_if_unused(&uid)).await;
+            let removed = blocking(move || cgroups.remove_if_unused(&uid)).await;
             if removed.is_ok_and(|removed| removed) {
                 return;
             }
@@ -145,6 +156,14 @@ impl Cgroups {
     }
 }
 
+/// How many processes and threads all pods may have together: a tenth of what the kernel has stays with the machine, so
+/// that many pods at their limits keep nobody from logging in. Nothing where the kernel does not say.
+pub(crate) fn pids_of_all_pods() -> Option<i64> {
+    let most = |file: &str| fs::read_to_string(file).ok()?.trim().parse::<i64>().ok();
+    let all = most("/proc/sys/kernel/pid_max")?.min(most("/proc/sys/kernel/threads-max")?);
+    Some(all - all / 10)
+}
+
 /// The one of cgroup v2 is the mount itself; those of v1 are below it.
 fn all_hierarchies(mount: &Path) -> Vec<PathBuf> {
     let below = fs::read_dir(mount).into_iter().flatten().flatten();
@@ -194,7 +213,7 @@ mod tests {
             json!({ "limits": { "cpu": "1", "memory": "1Mi" }, "requests": { "cpu": "500m" } });
         let pod =
             pod(json!({ "containers": [{ "name": "a", "image": "i", "resources": limits }] }));
-        cgroups.limit_all(4000, 1 << 30);
+        cgroups.limit_all(4000, 1 << 30, Some(30_000));
         cgroups.share_with_burstable(500);
         cgroups.make_pod(&pod).unwrap();
         let read = |path: &str| fs::read_to_string(mount.path().join(path)).unwrap();
@@ -206,13 +225,35 @@ mod tests {
         assert_eq!(read("cpu/waybill/burstable/poduid-1/cpu.cfs_quota_us"), "100000");
         assert_eq!(read("cpu/waybill/burstable/poduid-1/cpu.cfs_period_us"), "100000");
         assert_eq!(read("memory/waybill/burstable/poduid-1/memory.limit_in_bytes"), "1048576");
+        assert_eq!(read("pids/waybill/pids.max"), "30000");
+        assert!(!mount.path().join("pids/waybill/burstable/poduid-1/pids.max").exists());
         assert_eq!(cgroups.pods(), [pod.uid().clone()]);
+    }
+
+    #[test]
+    fn a_pod_has_no_more_processes_than_the_node_allows_each() {
+        let (mount, cgroups) = machine();
+        let pod = pod(json!({ "containers": [{ "name": "a", "image": "i" }] }));
+        let most = mount.path().join("pids/waybill/besteffort/poduid-1/pids.max");
+        for none in [-1, 0] {
+            cgroups.clone().with_pids_of_pod(none).make_pod(&pod).unwrap();
+            assert!(!most.exists(), "{none}");
+        }
+        cgroups.with_pids_of_pod(64).make_pod(&pod).unwrap();
+        assert_eq!(fs::read_to_string(most).unwrap(), "64");
+    }
+
+    #[test]
+    fn the_machine_keeps_some_processes_for_itself() {
+        let all: i64 =
+            fs::read_to_string("/proc/sys/kernel/pid_max").unwrap().trim().parse().unwrap();
+        assert!(pids_of_all_pods().is_some_and(|most| 0 < most && most < all));
     }
 
     #[test]
     fn the_cgroups_of_the_machine_are_left_alone() {
         let (mount, _) = machine();
-        Cgroups::at(mount.path(), "/").limit_all(4000, 1 << 30);
+        Cgroups::at(mount.path(), "/").limit_all(4000, 1 << 30, None);
         assert!(!mount.path().join("cpu/cpu.shares").exists());
     }
 

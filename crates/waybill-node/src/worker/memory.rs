@@ -69,6 +69,8 @@ pub(crate) struct Memory {
     pub(crate) forbidden_sysctl: Option<String>,
     back_offs: BTreeMap<String, BackOff>,
     failures: BTreeMap<String, Failure>,
+    /// Containers that run on values of drivers that are others by now.
+    pub(crate) stale: BTreeSet<String>,
     /// Containers that we killed to start them again with a new spec.
     replaced: BTreeSet<String>,
     /// By container id.

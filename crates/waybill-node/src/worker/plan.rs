@@ -67,6 +67,8 @@ pub(crate) struct Kill {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KillCause {
     LivenessFailed,
+    /// A driver has other values by now, and the pod wants them.
+    Rotated,
     SpecChanged,
     StartupFailed,
 }
@@ -134,8 +136,8 @@ impl<'a> Planner<'a> {
             self.fail(EVICTED, message);
             return;
         }
-        if let Some(message) = &self.memory.forbidden_sysctl {
-            self.fail(sysctl::FORBIDDEN, message);
+        if let Some(reason) = &self.memory.forbidden_sysctl {
+            self.fail(sysctl::FORBIDDEN, &format!("Pod was rejected: {reason}"));
             return;
         }
         if let Some(deadline) = self.deadline() {
@@ -299,6 +301,10 @@ impl<'a> Planner<'a> {
             KillCause::StartupFailed
         } else if health.liveness_failed {
             KillCause::LivenessFailed
+        } else if self.memory.stale.contains(container.name())
+            && container.restart_policy(self.pod) != RestartPolicy::Never
+        {
+            KillCause::Rotated
         } else {
             return self.kill_if_changed(container, latest);
         };

@@ -196,6 +196,9 @@ impl Surroundings {
                 KillCause::LivenessFailed => {
                     format!("Container {} failed liveness probe, will be restarted", kill.name)
                 }
+                KillCause::Rotated => {
+                    format!("Container {} runs on old values, will be restarted", kill.name)
+                }
                 KillCause::StartupFailed => {
                     format!("Container {} failed startup probe, will be restarted", kill.name)
                 }

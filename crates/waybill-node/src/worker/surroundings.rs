@@ -72,6 +72,7 @@ impl Surroundings {
             let (reason, message) = (warning.reason, &warning.message);
             self.recorder.container(pod, container.name(), Kind::Warning, reason, message);
         }
+        self.resolver.csi.tell_success(pod, container.name(), &resolved.injected);
         Ok(resolved.environment)
     }
 
@@ -222,6 +223,7 @@ impl Surroundings {
     /// Nobody will ask for the pod again.
     pub(super) fn forget(&self, uid: &PodUid) {
         self.forget_health(uid);
+        self.resolver.csi.forget(uid);
         self.writer.forget(uid);
         self.making.forget(uid);
     }

@@ -48,7 +48,7 @@ impl SysctlPolicy {
         wanted
             .map(|sysctl| sysctl.name.replace('/', "."))
             .find_map(|name| self.refused(&name, spec))
-            .map(|reason| format!("Pod was rejected: forbidden sysctl: {reason}"))
+            .map(|reason| format!("forbidden sysctl: {reason}"))
     }
 
     fn refused(&self, name: &str, spec: &PodSpec) -> Option<String> {
@@ -104,8 +104,7 @@ mod tests {
         }
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
         let refusal = SysctlPolicy::allowing(&allowed).unwrap().refusal(&spec);
-        let expected =
-            expected.map(|reason| format!("Pod was rejected: forbidden sysctl: {reason}"));
+        let expected = expected.map(|reason| format!("forbidden sysctl: {reason}"));
         assert_eq!(refusal, expected, "{name} {host}");
     }
 

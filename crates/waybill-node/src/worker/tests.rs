@@ -51,6 +51,7 @@ fn workers_by(fake: &FakeRuntime, clock: crate::Clock) -> Workers {
             directories: directories.clone(),
             gates: FeatureGates::all_on(),
             node: Arc::clone(&node),
+            csi: Arc::new(crate::csi::testing::standalone(directory)),
         },
         provenance: Arc::new(Provenance::new(directories.clone())),
         cgroups: Cgroups::at(&directory.join("cgroup"), "/waybill-test-of-workers"),

@@ -19,6 +19,7 @@ use super::{
     prune,
     start::{Failure, PodFailure, Started},
     surroundings::Surroundings,
+    sysctl,
 };
 use crate::{
     cri::observe::observe,
@@ -102,7 +103,7 @@ impl Worker {
                 continue;
             }
             self.memory.evicted.clone_from(&wanted.evicted);
-            self.memory.forbidden_sysctl = self.around.sysctls.refusal(wanted.pod.spec());
+            self.look_for_forbidden_sysctls(&wanted.pod);
             let metadata = &wanted.pod.object().metadata;
             if generation != Some(metadata.generation) {
                 generation = Some(metadata.generation);
@@ -116,6 +117,18 @@ impl Worker {
             };
             self.wait(next, &wanted.pod).await;
         }
+    }
+
+    /// There is one event about it, as of kubelets.
+    fn look_for_forbidden_sysctls(&mut self, pod: &Pod) {
+        let refusal = self.around.sysctls.refusal(pod.spec());
+        if let Some(reason) = &refusal
+            && self.memory.forbidden_sysctl.is_none()
+            && !pod.has_ended()
+        {
+            self.around.recorder.pod(pod, Kind::Warning, sysctl::FORBIDDEN, reason);
+        }
+        self.memory.forbidden_sysctl = refusal;
     }
 
     async fn wait(&mut self, next: Next, pod: &Pod) {
@@ -181,6 +194,7 @@ impl Worker {
             }
         };
         self.memory.set_health(self.around.watch_health(pod, &observed));
+        self.memory.stale = self.around.resolver.csi.rotations.stale(pod.uid());
         let now = self.around.now();
         let plan = plan::plan(pod, &observed, &self.memory, now);
         self.tell_pauses(pod, &plan);
@@ -258,7 +272,7 @@ impl Worker {
     fn remember(&mut self, pod: &Pod, plan: &Plan, outcome: Started) {
         let now = self.around.now();
         for kill in &plan.kills {
-            if kill.cause == KillCause::SpecChanged {
+            if matches!(kill.cause, KillCause::Rotated | KillCause::SpecChanged) {
                 self.memory.replace(&kill.name);
             }
         }

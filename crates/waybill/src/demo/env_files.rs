@@ -36,7 +36,7 @@ impl Scenes {
 }
 
 fn show(uid: &str, image: &Image, report: &mut Report) -> Result<()> {
-    let Some((environment, pid)) = process(uid)? else {
+    let Some((environment, pid)) = process(uid, NAME)? else {
         bail!("the app of pod/{POD} is not found")
     };
     let find = |name: &str| {
@@ -101,8 +101,9 @@ fn pod(image: &Image) -> Value {
     }})
 }
 
-/// The process that has the name with colons: shells do not hand it on to what they start.
-fn process(uid: &str) -> Result<Option<(Vec<String>, u32)>> {
+/// The process of a pod that has the variable `name`, by its mark `DEMO_POD`. Shells do not hand a name with
+/// colons on to what they start.
+pub(super) fn process(uid: &str, name: &str) -> Result<Option<(Vec<String>, u32)>> {
     let mark = format!("DEMO_POD={uid}");
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -113,7 +114,7 @@ fn process(uid: &str) -> Result<Option<(Vec<String>, u32)>> {
             .split(|byte| *byte == 0)
             .map(|it| String::from_utf8_lossy(it).into_owned())
             .collect();
-        let is_app = variables.contains(&mark) && variables.iter().any(|it| it.starts_with(NAME));
+        let is_app = variables.contains(&mark) && variables.iter().any(|it| it.starts_with(name));
         if is_app {
             return Ok(Some((variables, pid)));
         }

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use waybill_api::exec::PodExecOptions;
 use waybill_client::{Options, Place, Requests, Resource, connect, exec::Executor};
 
-use super::{Report, sessions::output};
+use super::{Report, backend::Backend, sessions::output};
 use crate::{columns::align, env, logs::log_path, target::pods, up::Stack};
 
 /// Longer than any scene takes.
@@ -31,7 +31,11 @@ pub(super) struct Scenes {
 
 impl Scenes {
     /// Plays all of them.
-    pub(super) async fn play(stack: &mut Stack, report: &mut Report) -> Result<()> {
+    pub(super) async fn play(
+        stack: &mut Stack,
+        report: &mut Report,
+        backend: &Backend,
+    ) -> Result<()> {
         let image = match stack.first_image() {
             Some(busybox) => Image::busybox(busybox),
             None => {
@@ -52,6 +56,7 @@ impl Scenes {
         scenes.exec(report, &image).await?;
         scenes.variables(report).await?;
         scenes.env_files(report, &image).await?;
+        scenes.drivers(report, &image, backend).await?;
         if image.has_shell {
             scenes.two_users(report).await?;
         }
@@ -212,7 +217,7 @@ impl Image {
     }
 }
 
-const SECRET: &str = "s3cr3t-of-the-demo";
+pub(super) const SECRET: &str = "s3cr3t-of-the-demo";
 
 fn config_map() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-settings"},

@@ -17,13 +17,14 @@ use super::{
 use crate::{Outcome, apply::Named, cluster::Cluster};
 
 /// Which kinds are read, as far as the cluster has them.
-const KINDS: [(&str, &str); 11] = [
+const KINDS: [(&str, &str); 12] = [
     ("apps/v1", "DaemonSet"),
     ("apps/v1", "Deployment"),
     ("apps/v1", "StatefulSet"),
     ("batch/v1", "CronJob"),
     ("batch/v1", "Job"),
     ("secrets-store.csi.x-k8s.io/v1", "SecretProviderClass"),
+    ("storage.k8s.io/v1", "CSIDriver"),
     ("storage.k8s.io/v1", "ProviderClass"),
     ("v1", "Pod"),
     ("v1", "PodTemplate"),

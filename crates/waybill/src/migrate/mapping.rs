@@ -8,7 +8,7 @@ mod vault;
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{document::text, synced::SyncedClass};
 
@@ -57,6 +57,22 @@ impl Mapping {
         self.parameters.insert(aws::ROLE.to_owned(), role);
         self.notes.retain(|note| note != aws::NO_ROLE);
     }
+}
+
+/// The CSIDriver that makes nodes send the tokens which the driver of `mapping` logs in with; none for
+/// providers, each of which wants another.
+pub(super) fn csi_driver(mapping: &Mapping) -> Option<Value> {
+    let audience = match mapping.driver {
+        vault::DRIVER => mapping.parameters.get("audience").map_or(vault::AUDIENCE, String::as_str),
+        aws::DRIVER => aws::AUDIENCE,
+        _ => return None,
+    };
+    Some(json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": mapping.driver},
+        "spec": {"attachRequired": false, "tokenRequests": [{"audience": audience}]},
+    }))
 }
 
 /// Finds the driver for `class`; `keep_provider` asks for the provider in every case.
@@ -110,7 +126,8 @@ fn by_provider(class: &SyncedClass) -> Result<Mapping, String> {
     let names = mounted_names(class)?;
     let objects = names.into_iter().map(|it| (it.clone(), Ok(Reference::plain(it)))).collect();
     let notes = vec![format!(
-        "keeps its provider: a node needs the socket of {:?} and `waybill driver provider`",
+        "keeps its provider: a node needs the socket of {:?} and `waybill driver provider`, and a \
+         CSIDriver the tokenRequests that the provider wants",
         class.provider
     )];
     Ok(Mapping { driver: PROVIDER_DRIVER, parameters, objects, notes })

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     class::{Origin, can_be_listed, provider_class, user_roles},
     document::{containers, items, pod_spec, set, text, title},
-    mapping::{Mapping, Reference, map},
+    mapping::{Mapping, Reference, csi_driver, map},
     synced::{DRIVER, SyncedClass},
 };
 
@@ -91,6 +91,22 @@ impl Plan {
             }
         }
         forward.finish(objects)
+    }
+
+    /// One that is there already may ask for more tokens, so it is left alone.
+    fn add_driver(&mut self, driver: Value, objects: &[Value]) {
+        let same = |it: &Value| {
+            ["/kind", "/metadata/name"].iter().all(|at| text(it, at) == text(&driver, at))
+        };
+        match objects.iter().find(|it| same(it)) {
+            None if !self.new.iter().any(same) => self.new.push(driver),
+            Some(found) if found.pointer("/spec/tokenRequests").is_none() => {
+                let name = text(&driver, "/metadata/name").unwrap_or_default();
+                let note = "asks for no token; add tokenRequests, as its guide says";
+                self.report.notes.push(format!("CSIDriver {name}: {note}"));
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn change(&mut self, object: usize, change: Change) {
@@ -336,6 +352,9 @@ impl Forward<'_> {
             self.plan.report.notes.extend(notes);
             let object = provider_class(name, class, &mapping, &used.keys, &used.origins);
             self.plan.new.push(object);
+            if let Some(driver) = csi_driver(&mapping) {
+                self.plan.add_driver(driver, objects);
+            }
             self.plan.new.extend(user_roles(name, &class.namespace, &used.accounts));
         }
         if !self.used.is_empty() {

@@ -114,7 +114,8 @@ fn a_workload_keeps_its_text_but_for_the_references_csi_70() {
 fn the_new_class_serves_the_namespace_the_keys_and_the_accounts_and_no_more_csi_70() {
     let (_folder, files) = files(&[CLASS, WORKLOAD]);
     let plan = Plan::forward(&files.objects(), &options());
-    let [class, role, binding] = &plan.new[..] else { panic!("{:?}", plan.new) };
+    let [class, driver, role, binding] = &plan.new[..] else { panic!("{:?}", plan.new) };
+    assert_eq!(driver["spec"]["tokenRequests"], json!([{"audience": "vault"}]));
     assert_eq!(class["metadata"]["name"], "shop-db");
     assert_eq!(
         class["spec"],

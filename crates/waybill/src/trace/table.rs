@@ -150,6 +150,20 @@ fn plain(text: &str) -> String {
     text.chars().map(|char| if rearranges(char) { '\u{fffd}' } else { char }).collect()
 }
 
+/// JSON whose strings say the same without characters that a terminal acts on. JSON itself asks for that below U+0020
+/// only; outside of strings there are none but line breaks.
+pub(super) fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for char in json.chars() {
+        if char != '\n' && rearranges(char) {
+            text.push_str(&format!("\\u{:04x}", u32::from(char)));
+        } else {
+            text.push(char);
+        }
+    }
+    text
+}
+
 /// Whether a terminal would act on it, turn what follows around, or not show it.
 fn rearranges(char: char) -> bool {
     char.is_control()
@@ -203,6 +217,21 @@ mod tests {
             assert_eq!(plain(&format!("a{letter}b")), "a\u{fffd}b");
         }
         assert_eq!(plain("añ…→ü"), "añ…→ü");
+    }
+
+    /// Hole: U+009B begins a control sequence, and JSON lets it through.
+    #[test]
+    fn no_letter_of_a_command_reaches_a_terminal_as_json() {
+        let commands = ["a\u{9b}31mb", "a\u{7f}\u{202e}\u{feff}b", "añ…→ü\n\u{1b}[0m"];
+        for pretty in [false, true] {
+            let json = match pretty {
+                true => serde_json::to_string_pretty(&commands),
+                false => serde_json::to_string(&commands),
+            };
+            let text = escaped(&json.unwrap());
+            assert!(!text.chars().any(|char| char != '\n' && rearranges(char)), "{text:?}");
+            assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), commands);
+        }
     }
 
     #[test]

@@ -71,6 +71,11 @@ impl Role {
         Self { name, arguments, log, shown, running: None, wait: FIRST_WAIT }
     }
 
+    /// What people read.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Starts it and waits until it serves; returns where.
     pub(super) async fn start(&mut self) -> Result<String> {
         put_aside(&self.log);

@@ -18,7 +18,9 @@ use waybill_apiserver::{NodeFiles, NodeIdentity, issue_node};
 use waybill_client::{Options, Requests, connect};
 
 use super::{
-    Progress, images, ports,
+    Progress,
+    drivers::{DriverChoice, Drivers},
+    images, ports,
     role::Role,
     state::{self, Kept, State},
 };
@@ -28,6 +30,10 @@ const API_SERVER_PORT: u16 = 6443;
 
 /// The node's own API is for the API server beside it, which learns its port from the node's object.
 const NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// How many processes a pod may have unless `--node-flag=--pod-max-pids=…` says otherwise. Kernels have 32,768 for
+/// everybody by default, so one pod cannot take them all; what people run in a pod has some hundreds.
+const POD_MAX_PIDS: u32 = 4096;
 
 /// How long pods may take to end, with some time for the node to clear up after them and to write their last
 /// statuses.
@@ -52,6 +58,8 @@ pub(crate) struct Plan {
     pub(crate) node_name: Option<String>,
     /// Further flags of the node, as a user would give them.
     pub(crate) node_flags: Vec<String>,
+    /// Drivers of variables that run beside it.
+    pub(crate) drivers: Vec<DriverChoice>,
     pub(crate) built_in_images: Vec<BuiltIn>,
     pub(crate) emulated_version: KubeVersion,
     /// As the flag of every role takes them.
@@ -77,6 +85,7 @@ pub(crate) struct Stack {
     api_server: Role,
     runtime: Option<Role>,
     node: Role,
+    drivers: Drivers,
     identity: NodeIdentity,
     first_image: Option<String>,
     /// An image that is imported when everything else runs.
@@ -95,13 +104,18 @@ impl Stack {
             RuntimeChoice::At(socket) => (socket.clone(), None),
             RuntimeChoice::Embedded => (state.runtime_socket(), Some(runtime_role(&plan, &state))),
         };
-        let (server, _) =
-            tokio::try_join!(begin(&mut api_server, "API server", progress), async {
-                match &mut runtime {
-                    Some(role) => begin(role, "runtime", progress).await,
-                    None => check_socket(&socket, progress).await,
-                }
-            })?;
+        let mut drivers = Drivers::new(&plan, &state)?;
+        let begin_runtime = async {
+            match &mut runtime {
+                Some(role) => begin(role, "runtime", progress).await,
+                None => check_socket(&socket, progress).await,
+            }
+        };
+        let (server, _, ()) = tokio::try_join!(
+            begin(&mut api_server, "API server", progress),
+            begin_runtime,
+            drivers.start(progress),
+        )?;
         // A port that was free is the server's from now on.
         if let Some(address) = server.strip_prefix("https://") {
             api_server.replace_argument(&listen.to_string(), address);
@@ -141,7 +155,7 @@ impl Stack {
         let wants_tools = plan.built_in_images.contains(&BuiltIn::Tools);
         let later = (embedded && wants_tools).then(|| (BuiltIn::Tools, socket.clone()));
         progress.ready();
-        Ok(Self { state, api_server, runtime, node, identity, first_image, later })
+        Ok(Self { state, api_server, runtime, node, drivers, identity, first_image, later })
     }
 
     pub(crate) fn state_dir(&self) -> &Path {
@@ -165,7 +179,7 @@ impl Stack {
 
     /// Keeps every role running. Never returns.
     pub(crate) async fn keep(&mut self, progress: &Progress) -> Infallible {
-        let Self { state, api_server, runtime, node, identity, later, .. } = self;
+        let Self { state, api_server, runtime, node, drivers, identity, later, .. } = self;
         let import = async {
             if let Some((image, socket)) = later.take()
                 && let Err(error) = images::ensure(state, &socket, image).await
@@ -184,6 +198,7 @@ impl Stack {
             never = import => never,
             never = keep_runtime => never,
             never = api_server.keep(progress) => never,
+            never = drivers.keep(progress) => never,
             never = keep_node(state, identity, node, progress) => never,
         }
     }
@@ -194,6 +209,7 @@ impl Stack {
         let mut note = |result: Result<()>| faults.extend(result.err());
         progress.begin("stopping pods");
         note(self.node.stop(DRAIN).await);
+        self.drivers.stop().await.into_iter().for_each(&mut note);
         if let Some(runtime) = &mut self.runtime {
             note(runtime.stop(STOP).await);
         }
@@ -266,7 +282,11 @@ fn choose_listen(
     Ok(chosen.address)
 }
 
-async fn begin(role: &mut Role, what: &'static str, progress: &Progress) -> Result<String> {
+pub(super) async fn begin(
+    role: &mut Role,
+    what: &'static str,
+    progress: &Progress,
+) -> Result<String> {
     progress.begin(what);
     let place = role.start().await?;
     progress.done(what, &place);
@@ -335,7 +355,7 @@ fn api_server(plan: &Plan, state: &State, listen: SocketAddr) -> Role {
         flags.0.push("--strict-env-file-mounts".into());
     }
     flags.0.extend(plan.store.flags());
-    flags.role("apiserver", plan, state)
+    flags.role("apiserver", "apiserver", plan, state)
 }
 
 fn runtime_role(plan: &Plan, state: &State) -> Role {
@@ -344,7 +364,7 @@ fn runtime_role(plan: &Plan, state: &State) -> Role {
     flags.add("--state-dir", state.dir().join("runtime"));
     flags.add("--run-dir", state.runtime_run_dir());
     flags.verbose(plan.verbose);
-    flags.role("runtime", plan, state)
+    flags.role("runtime", "runtime", plan, state)
 }
 
 fn node(
@@ -369,35 +389,43 @@ fn node(
     flags.add("--cgroup-root", state.cgroup_root());
     // Its API server is ours.
     flags.add("--exec-sessions", "require");
+    flags.add("--pod-max-pids", POD_MAX_PIDS.to_string());
     flags.0.push("--drain".into());
     flags.0.extend(plan.node_flags.iter().map(OsString::from));
     flags.verbose(plan.verbose);
-    flags.role("node", plan, state)
+    flags.role("node", "node", plan, state)
 }
 
 /// A command line of ours.
-struct Flags(Vec<OsString>);
+pub(super) struct Flags(pub(super) Vec<OsString>);
 
 impl Flags {
-    fn new(subcommand: &str) -> Self {
+    pub(super) fn new(subcommand: &str) -> Self {
         Self(vec![subcommand.into()])
     }
 
-    fn add(&mut self, flag: &str, value: impl Into<OsString>) {
+    pub(super) fn add(&mut self, flag: &str, value: impl Into<OsString>) {
         self.0.extend([flag.into(), value.into()]);
     }
 
-    fn verbose(&mut self, level: u8) {
+    pub(super) fn verbose(&mut self, level: u8) {
         self.0.extend((0..level).map(|_| OsString::from("-v")));
     }
 
-    fn role(mut self, name: &'static str, plan: &Plan, state: &State) -> Role {
+    /// `name` is what people read; `log` is the name of the log.
+    pub(super) fn role(
+        mut self,
+        name: &'static str,
+        log: &str,
+        plan: &Plan,
+        state: &State,
+    ) -> Role {
         let format = match plan.log_format {
             LogFormat::Json => "json",
             LogFormat::Text => "text",
         };
         self.add("--log-format", format);
-        Role::new(name, self.0, state.log(name), plan.verbose > 0)
+        Role::new(name, self.0, state.log(log), plan.verbose > 0)
     }
 }
 

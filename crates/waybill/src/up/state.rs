@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::state_dir::{no_links, own_directory};
 
 /// The longest path that a Unix socket can have.
-const SOCKET_PATH: usize = 107;
+pub(super) const SOCKET_PATH: usize = 107;
 
 /// Where most people keep it.
 const USUAL: &str = "/var/lib/waybill";
@@ -74,6 +74,16 @@ impl State {
 
     pub(super) fn runtime_run_dir(&self) -> PathBuf {
         runtime_run_dir(&self.dir)
+    }
+
+    /// Where the node finds the sockets of drivers; the node has it below its own state by default.
+    pub(super) fn plugins_dir(&self) -> PathBuf {
+        self.dir.join("node/plugins")
+    }
+
+    /// Where it learns of them.
+    pub(super) fn registry_dir(&self) -> PathBuf {
+        self.dir.join("node/plugins_registry")
     }
 
     pub(super) fn log(&self, role: &str) -> PathBuf {

@@ -29,7 +29,9 @@ const MARK: usize = 1_000_000;
 /// EXEC-21, EXEC-48: 20 users with 50 sessions each, all at the same time.
 #[test]
 fn a_thousand_overlapping_sessions_and_all_their_processes_are_attributed() {
-    let Some(stack) = Setup::new(BINARY).start() else { return };
+    // More processes than a pod has by default.
+    let setup = Setup::new(BINARY).flag("--node-flag=--pod-max-pids=8192");
+    let Some(stack) = setup.start() else { return };
     stack
         .kubectl()
         .apply(&format!(

@@ -6,6 +6,7 @@ mod lives;
 mod names;
 mod sessions;
 mod shapes;
+mod sysctls;
 mod verbs;
 mod volume_files;
 mod volumes;
@@ -27,6 +28,7 @@ pub(crate) const ALL: &[Case] = &[
     ("images that are not there", shapes::images_that_are_not_there),
     ("ephemeral containers", shapes::ephemeral_containers),
     ("users and groups", shapes::users_and_groups),
+    ("sysctls", sysctls::sysctls),
     ("every volume", volumes::every_volume),
     ("sub-paths", volumes::sub_paths),
     ("a sub-path that leads nowhere", volume_files::a_sub_path_that_leads_nowhere),

@@ -47,6 +47,7 @@ fn read(stack: &Stack, cgroup: &str, file: [&str; 2]) -> String {
 
 const SHARES: [&str; 2] = ["cpu.shares", "cpu.weight"];
 const QUOTA: [&str; 2] = ["cpu.cfs_quota_us", "cpu.max"];
+const PIDS: [&str; 2] = ["pids.max", "pids.max"];
 const MEMORY: [&str; 2] = ["memory.limit_in_bytes", "memory.max"];
 
 #[track_caller]
@@ -82,6 +83,7 @@ fn limits(stack: Stack) {
     let none = format!("besteffort/pod{none}");
     check(&stack, &none, SHARES, ["2", "1"]);
     check(&stack, &none, QUOTA, ["-1", "max 100000"]);
+    check(&stack, &none, PIDS, ["4096", "4096"]);
     check(&stack, "besteffort", SHARES, ["2", "1"]);
 
     let start = Instant::now();

@@ -53,6 +53,7 @@ fn a_role_that_dies_comes_back_and_no_container_notices() {
         stack.kubectl().eventually(&format!("exec {SLEEPER} -- echo alive"), "alive");
         assert_eq!(container(&stack), before, "after the death of the {role}");
     }
+    stack.kill_driver("os");
     let restarts =
         format!("get pod {SLEEPER} -o jsonpath={{.status.containerStatuses[0].restartCount}}");
     stack.kubectl().line(&restarts).prints("0");

@@ -1,7 +1,8 @@
 //! `waybill envfile`, as a person or a script uses it.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, io::Read, os::unix::fs::PermissionsExt, process::Command};
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
 use crate::run::Dir;
@@ -213,4 +214,25 @@ fn wrong_usage_exits_with_2() {
     let help = dir.run(&["envfile", "--help"]);
     assert_eq!(help.code, 0);
     assert!(String::from_utf8(help.stdout).unwrap().contains("Examples:"));
+}
+
+/// The README shows what a person sees; scripts get the value and nothing else.
+#[test]
+fn get_ends_the_line_on_a_terminal_only() {
+    let dir = Dir::new().file("app.env", "A='1'\n");
+    assert_eq!(dir.run(&["envfile", "get", "A", "app.env"]).stdout, b"1");
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let name = ptsname(&controller, Vec::new()).unwrap();
+    let terminal = fs::File::options().write(true).open(name.to_str().unwrap()).unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_waybill"))
+        .args(["envfile", "get", "A", "app.env"])
+        .current_dir(dir.path("."))
+        .stdout(terminal)
+        .status();
+    assert!(status.unwrap().success());
+    let mut shown = [0; 16];
+    let length = fs::File::from(controller).read(&mut shown).unwrap();
+    assert_eq!(&shown[..length], b"1\r\n");
 }

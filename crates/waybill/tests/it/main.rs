@@ -5,10 +5,14 @@
 mod alerts;
 mod conformance;
 mod credential;
+mod csi_alerts;
+mod driver;
 mod envfile;
 mod etcd;
+mod gate;
 mod image;
 mod run;
 mod runtime;
 mod state_dir;
 mod unwritable_log;
+mod vault_driver;

@@ -158,6 +158,30 @@ async fn a_full_queue_is_left_at_once_or_after_a_wait_and_the_loss_is_counted() 
     }
 }
 
+/// The hole: of what found no place only the server's own log told, though ADR 0024 promises an event.
+#[tokio::test]
+async fn what_found_no_place_is_told_in_the_log() {
+    let options = LogOptions { places: 1, overflow: Overflow::Drop, ..LogOptions::default() };
+    let sink = Memory::default();
+    let (log, metrics) = start(sink.clone(), options);
+    let held = log.reserve(1).await.ok().unwrap();
+    for _ in 0..5 {
+        assert!(log.reserve(2).await.is_err());
+    }
+    drop(held);
+    let written = log.reserve(1).await.ok().unwrap().put(&event("/a"), Urgency::Awaited);
+    log.wait(written).await.unwrap();
+    // At once of the first, and of the rest at the end: not of each.
+    log.shut_down();
+    let events = sink.events();
+    let notices: Vec<_> = events.iter().filter(|event| event.verb == "notice").collect();
+    let told = notices.iter().map(|it| it.annotations["audit.waybill.dev/events"].parse::<u64>());
+    assert_eq!(told.map(Result::unwrap).sum::<u64>(), metrics.errors.get());
+    assert!(matches!(notices.len(), 1 | 2), "{notices:#?}");
+    assert_eq!(notices[0].annotations["audit.waybill.dev/reason"], "the queue is full");
+    assert_eq!(events.len() - notices.len(), 1);
+}
+
 #[tokio::test]
 async fn places_come_back_when_events_are_written_or_never_come() {
     let options = LogOptions { places: 2, ..LogOptions::default() };

@@ -2,7 +2,7 @@
 //!
 //! Lines that the disk does not take are kept, as far as a bound allows, and tried again: with the next
 //! batch, and every second without one. Who waits for them is told at once that they are not written.
-//! What does not fit the bound is lost; the first line after that says how much.
+//! What does not fit the bound is lost, as is what found no place in the queue; the first line after that says how much.
 
 use std::{
     error::Error,
@@ -13,7 +13,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{Durability, Entry, HEAP, Queue, Shared, Sink};
+use super::{Durability, Entry, HEAP, QUEUE_IS_FULL, Queue, Shared, Sink};
 use crate::audit::notice::Notice;
 
 /// How long an event may lie that nobody waits for. The writer is woken once for all of them, because
@@ -66,7 +66,7 @@ impl<S: Sink> Writer<S> {
         self.make_room();
         loop {
             let Work { batch, reopen, stop } = self.take();
-            if self.troubled || !batch.is_empty() {
+            if self.troubled || self.backlog.first_lost.is_some() || !batch.is_empty() {
                 self.write(batch);
             }
             if reopen && let Err(error) = self.sink.reopen((self.shared.clock)()) {
@@ -83,9 +83,12 @@ impl<S: Sink> Writer<S> {
     }
 
     /// All that waits, once there is something to do.
-    fn take(&self) -> Work {
+    fn take(&mut self) -> Work {
         let mut queue = self.shared.lock();
-        let idle = |queue: &mut Queue| queue.waiting.is_empty() && !queue.reopen && !queue.stop;
+        let idle = |queue: &mut Queue| {
+            let tells = queue.overflow.is_due((self.shared.clock)());
+            queue.waiting.is_empty() && !tells && !queue.reopen && !queue.stop
+        };
         if self.troubled {
             let waited = self.shared.filled.wait_timeout_while(queue, RETRY, idle);
             (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -100,6 +103,13 @@ impl<S: Sink> Writer<S> {
         (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         queue.urgent = false;
         queue.stopped = queue.stop;
+        let now = (self.shared.clock)();
+        if (queue.stop || queue.overflow.is_due(now))
+            && let Some((events, since)) = queue.overflow.take(now)
+        {
+            self.backlog.lost += events;
+            self.backlog.first_lost.get_or_insert_with(|| (since, QUEUE_IS_FULL.to_owned()));
+        }
         let reopen = mem::take(&mut queue.reopen);
         Work { batch: mem::take(&mut queue.waiting), reopen, stop: queue.stop }
     }

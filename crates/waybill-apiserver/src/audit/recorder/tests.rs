@@ -471,6 +471,58 @@ async fn what_everybody_may_ask_has_the_limit_of_refusals() {
     }
 }
 
+/// The hole: a policy that records the first stage, too, switched the limit off.
+#[tokio::test]
+async fn refusals_have_their_limit_whatever_stages_are_recorded() {
+    let review = action("create", "selfsubjectreviews", "");
+    let get = action("get", "pods", "");
+    for (asked, code) in [(&get, 403), (&get, 400), (&review, 201)] {
+        let fixture = standing_still();
+        let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]";
+        fixture.recorder.set_policy(Policy::parse(policy).unwrap());
+        for _ in 0..3_000 {
+            let mut audit = begin_as(&fixture, &jane(), asked).await.unwrap();
+            if code == 201 {
+                audit.allowed().await.unwrap();
+            }
+            audit.annotate("authorization.k8s.io/decision", "any");
+            audit.complete(ResponseStatus::code(code)).await.unwrap();
+        }
+        let (sink, left_out) = (fixture.sink.clone(), fixture.metrics.left_out.get());
+        drop(fixture);
+        assert!(left_out > 0, "{} {code}: the limit is never reached", asked.verb);
+        let events = sink.events();
+        let of = |stage| events.iter().filter(move |it| it.stage == stage && it.verb != "notice");
+        // Each that is told is told whole, and its first event as it was at first.
+        assert_eq!(of(Stage::RequestReceived).count() as u64 + left_out, 3_000);
+        assert_eq!(of(Stage::ResponseComplete).count() as u64 + left_out, 3_000);
+        assert!(of(Stage::RequestReceived).all(|first| {
+            first.annotations.is_empty()
+                && first.response_status.is_none()
+                && first.stage_timestamp == first.request_received_timestamp
+        }));
+    }
+}
+
+/// What is allowed is told when that is known, not only when it has ended.
+#[tokio::test]
+async fn a_request_is_on_record_while_it_is_carried_out() {
+    let fixture = level("Metadata");
+    let mut audit = begin(&fixture, &action("create", "pods", ""), Lifetime::Short).await;
+    audit.allowed().await.unwrap();
+    let first = async {
+        while fixture.sink.events().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), first).await.unwrap();
+    audit.complete(ResponseStatus::code(201)).await.unwrap();
+    assert_eq!(
+        outline(fixture),
+        [(Stage::RequestReceived, None), (Stage::ResponseComplete, Some(201))]
+    );
+}
+
 /// The rate of refusals is of little use if each may be long.
 #[tokio::test]
 async fn the_record_of_a_refusal_is_short() {

@@ -87,6 +87,7 @@ fn a_role_in_a_namespace_reaches_nothing_else() {
         "providerclasses.storage.k8s.io",
         "clusterroles.rbac.authorization.k8s.io",
         "csidrivers.storage.k8s.io",
+        "csinodes.storage.k8s.io",
     ];
     check(READ_WRITE, &beyond, None);
     check(&["use"], &["providerclasses.storage.k8s.io:c"], None);

@@ -1,10 +1,13 @@
 //! The audiences for which a pod wants tokens: those of its projected volumes and of its drivers.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
+use waybill_api::pod::PodEnvSpec;
 
 use super::graph::text;
 
-/// Whether a volume of `pod` holds tokens for `audience`; the API server, which has the names `own`,
+/// Whether a volume of `pod` or a driver of its variables wants tokens for `audience` (OP-41); the API server, which has the names `own`,
 /// is meant by an empty one. `driver` finds the `CSIDriver` of a name.
 pub(crate) fn pod_uses_audience(
     pod: &Value,
@@ -15,18 +18,27 @@ pub(crate) fn pod_uses_audience(
     let is_wanted = |found: &str| {
         found == audience || (audience.is_empty() && own.iter().any(|own| own == found))
     };
+    let is_wanted_by = |name: &str| {
+        driver(name).is_some_and(|driver| {
+            let mut requests = list(&driver, "/spec/tokenRequests").iter();
+            requests.any(|request| is_wanted(text(request, "/audience")))
+        })
+    };
     let volumes = list(pod, "/spec/volumes");
-    volumes.iter().any(|volume| {
+    let in_volume = volumes.iter().any(|volume| {
         let projected = list(volume, "/projected/sources").iter();
         let mut tokens = projected.filter_map(|source| source.get("serviceAccountToken"));
         let name = text(volume, "/csi/driver");
         tokens.any(|token| is_wanted(text(token, "/audience")))
-            || (!name.is_empty()
-                && driver(name).is_some_and(|driver| {
-                    let mut requests = list(&driver, "/spec/tokenRequests").iter();
-                    requests.any(|request| is_wanted(text(request, "/audience")))
-                }))
-    })
+            || (!name.is_empty() && is_wanted_by(name))
+    });
+    in_volume || drivers_of_variables(pod).iter().any(|name| is_wanted_by(name))
+}
+
+/// The drivers that fetch variables of `pod`.
+fn drivers_of_variables(pod: &Value) -> BTreeSet<String> {
+    let spec = pod.pointer("/spec").and_then(|spec| PodEnvSpec::from_value(spec).ok());
+    spec.map(|spec| spec.csi_drivers().map(str::to_owned).collect()).unwrap_or_default()
 }
 
 fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
@@ -38,6 +50,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// A driver that fetches variables gets the token that it asks for, and no other (OP-41).
+    #[test]
+    fn drivers_of_variables_count_as_those_of_volumes_do_csi_46_op_41() {
+        let pod = |kind: &str| {
+            json!({"spec": {kind: [{"name": "c", "env": [{"name": "A", "valueFrom": {
+                "csiSecretRef": {"driver": "vault", "providerClassName": "p", "key": "k"}}}]}]}})
+        };
+        let driver = |name: &str| {
+            (name == "vault").then(|| json!({"spec": {"tokenRequests": [{"audience": "bao"}]}}))
+        };
+        for kind in ["containers", "initContainers", "ephemeralContainers"] {
+            assert!(pod_uses_audience(&pod(kind), "bao", &[], driver), "{kind}");
+            assert!(!pod_uses_audience(&pod(kind), "aws", &[], driver), "{kind}");
+            assert!(!pod_uses_audience(&pod(kind), "bao", &[], |_| None), "{kind}");
+        }
+    }
 
     #[test]
     fn audiences_come_from_projected_tokens_and_from_drivers() {

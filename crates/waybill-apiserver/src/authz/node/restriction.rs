@@ -44,6 +44,9 @@ impl AskingNode<'_> {
             ("", "nodes") => self.check_node(target, write),
             ("", "pods") => self.check_pod(&target.subresource, write),
             ("coordination.k8s.io", "leases") => self.check_lease(target, write),
+            ("storage.k8s.io", "csinodes") if name_of(target, write) != self.name => {
+                Err(NodeRestrictionError::OtherCsiNode)
+            }
             _ => Ok(()),
         }
     }
@@ -206,6 +209,9 @@ pub(crate) enum NodeRestrictionError {
     /// The mirror of a node that was.
     #[error("node {node} UID mismatch: expected {found} got {uid}")]
     NodeUid { node: String, found: String, uid: String },
+    /// The drivers of another node.
+    #[error("can only access CSINode with the same name as the requesting node")]
+    OtherCsiNode,
     /// A lease of another node.
     #[error("can only access node lease with the same name as the requesting node")]
     OtherLease,

@@ -211,6 +211,32 @@ fn a_node_renews_its_own_lease() {
 }
 
 #[test]
+fn a_node_tells_of_its_own_drivers_op_43() {
+    let csi_node = |name: &str| format!("csinodes.storage.k8s.io:{name}");
+    for verb in ["get", "create", "update", "patch", "delete"] {
+        check(verb, &csi_node("n"), ALLOWED);
+        check(
+            verb,
+            &csi_node("m"),
+            Err("can only access CSINode with the same name as the requesting node"),
+        );
+    }
+    check("create", "csinodes.storage.k8s.io", ALLOWED);
+    for verb in ["list", "watch", "deletecollection"] {
+        check(
+            verb,
+            "csinodes.storage.k8s.io",
+            Err("can only get, create, update, patch, or delete a CSINode"),
+        );
+    }
+    check(
+        "update",
+        "csinodes.storage.k8s.io/status:n",
+        Err("cannot authorize CSINode subresources"),
+    );
+}
+
+#[test]
 fn events_reviews_and_drivers_are_for_every_node() {
     for target in ["ns/events", "ns/events.events.k8s.io"] {
         for verb in ["create", "update", "patch"] {

@@ -1,4 +1,5 @@
-//! The environments of a pod spec; their rules live in `waybill-api`.
+//! The environments of a pod or of a template, both of which have `metadata` and `spec`; their rules
+//! live in `waybill-api`.
 
 use waybill_api::{
     field::ErrorList,
@@ -7,9 +8,12 @@ use waybill_api::{
 
 use crate::kinds::{Context, document::Field};
 
-/// What is wrong with the environments of a new `spec` (NAME-06, CSI-10).
-pub(crate) fn check_env(spec: Field<'_, '_>, context: &Context, errors: &mut ErrorList) {
-    let rules = EnvRules::for_create(&context.gates).with_options(context.env);
+/// What is wrong with the environments of a new `pod` (NAME-06, CSI-10).
+pub(crate) fn check_env(pod: Field<'_, '_>, context: &Context, errors: &mut ErrorList) {
+    let (metadata, spec) = (pod.get("metadata"), pod.get("spec"));
+    let rules = EnvRules::for_create(&context.gates)
+        .with_options(context.env)
+        .with_annotations(metadata.get("annotations").value());
     match PodEnvSpec::from_value(spec.value()) {
         Ok(view) => errors.extend(validate(&view, &spec.path(), &rules)),
         Err(error) => errors.push(spec.invalid_as("", error.to_string())),
@@ -24,14 +28,18 @@ pub(crate) fn check_env_update(
     context: &Context,
     errors: &mut ErrorList,
 ) {
-    match (PodEnvSpec::from_value(new.value()), PodEnvSpec::from_value(old.value())) {
+    let (metadata, spec) = (new.get("metadata"), new.get("spec"));
+    let old = old.get("spec");
+    match (PodEnvSpec::from_value(spec.value()), PodEnvSpec::from_value(old.value())) {
         (Ok(view), Ok(stored)) => {
-            let rules = EnvRules::for_update(&context.gates, &view, &stored);
-            errors.extend(validate(&view, &new.path(), &rules.with_options(context.env)));
+            let rules = EnvRules::for_update(&context.gates, &view, &stored)
+                .with_options(context.env)
+                .with_annotations(metadata.get("annotations").value());
+            errors.extend(validate(&view, &spec.path(), &rules));
         }
         // What was stored before its schema grew stricter must not stand in the way.
         (Ok(_), Err(_)) => check_env(new, context, errors),
-        (Err(error), _) => errors.push(new.invalid_as("", error.to_string())),
+        (Err(error), _) => errors.push(spec.invalid_as("", error.to_string())),
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn validate_ephemeral_containers_update(
     let (new, old) = (Field::root(new), Field::root(old));
     let (spec, old_spec) = (new.get("spec"), old.get("spec"));
     spec::check_pod(new, &mut errors);
-    check_env_update(spec, old_spec, context, &mut errors);
+    check_env_update(new, old, context, &mut errors);
     let (now, before) = (spec.get("ephemeralContainers"), old_spec.get("ephemeralContainers"));
     let metadata = new.get("metadata");
     if !now.is_empty() && metadata.get("annotations").get(MIRROR).is_set() {

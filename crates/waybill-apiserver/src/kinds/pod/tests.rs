@@ -113,6 +113,24 @@ fn csi_references_are_refused_while_their_gate_is_off() {
     check_update(&at("1.36"), &csi, &csi, &[]);
 }
 
+/// A word of a command stands in `/proc/*/cmdline`.
+#[test]
+fn fetched_values_in_arguments_need_an_annotation_csi_62() {
+    let mut csi = with_variable(&json!({"name": "A", "valueFrom": {"csiSecretRef": {
+        "driver": "d.example.com", "providerClassName": "c", "key": "k"}}}));
+    csi["spec"]["containers"][0]["args"] = json!(["--token=$(A)"]);
+    check_create(
+        &context(),
+        &csi,
+        &["spec.containers[0].args[0]: Forbidden: \"A\" holds a value from a CSI driver, and ever"],
+    );
+    let mut allowed = csi.clone();
+    allowed["metadata"]["annotations"] = json!({"waybill.dev/allow-csi-env-in-args": "true"});
+    check_create(&context(), &allowed, &[]);
+    // Who takes the annotation away is told by the node when a container starts again.
+    check_update(&context(), &csi, &allowed, &[]);
+}
+
 #[test]
 fn misplaced_texts_are_refused_without_being_repeated() {
     let odd = pod(&json!({"containers": [{"name": "c", "image": "i", "env": "hunter2"}]}));

@@ -103,3 +103,19 @@ static CSI_DRIVER_SPEC: Message = Message(&[
 
 static TOKEN_REQUEST: Message =
     Message(&[kept(1, "audience", Text), kept(2, "expirationSeconds", Int64)]);
+
+pub(in crate::protobuf) static CSI_NODE: Message = Message(&[
+    field(1, "metadata", Nested(&OBJECT_META)),
+    field(2, "spec", Nested(&CSI_NODE_SPEC)),
+]);
+
+static CSI_NODE_SPEC: Message = Message(&[list(1, "drivers", Nested(&CSI_NODE_DRIVER))]);
+
+static CSI_NODE_DRIVER: Message = Message(&[
+    kept(1, "name", Text),
+    kept(2, "nodeID", Text),
+    list(3, "topologyKeys", Text),
+    kept(4, "allocatable", Nested(&VOLUME_NODE_RESOURCES)),
+]);
+
+static VOLUME_NODE_RESOURCES: Message = Message(&[kept(1, "count", Int32)]);

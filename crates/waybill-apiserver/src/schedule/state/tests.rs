@@ -72,6 +72,32 @@ fn pods_spread_over_the_nodes_with_the_fewest_and_ties_go_by_name() {
     assert!(step(&mut scheduler, 1).is_empty());
 }
 
+/// OP-43
+#[test]
+fn a_pod_waits_for_a_node_with_its_driver_op_43() {
+    let env = json!([{"name": "A", "valueFrom": {"csiSecretRef": {
+        "driver": "d", "providerClassName": "c", "key": "k"}}}]);
+    let csi = pod("a", 0, json!({"containers": [{"env": env}]}));
+    let mut scheduler = scheduler(&[node("n1", 4, 9), node("n2", 4, 9), csi]);
+    assert_eq!(
+        step(&mut scheduler, 0),
+        ["a: 0/2 nodes are available: 2 node(s) did not have CSI driver \"d\" for csiSecretRef."]
+    );
+    assert!(step(&mut scheduler, 1).is_empty());
+    let csi_node = |able: &str| {
+        json!({"metadata": {"name": "n2", "annotations": {"csi.waybill.dev/env-drivers": able}},
+            "spec": {"drivers": [{"name": "d"}]}})
+    };
+    scheduler.drivers_changed(&csi_node(""));
+    assert!(step(&mut scheduler, 2).is_empty());
+    scheduler.drivers_changed(&csi_node("d"));
+    assert_eq!(step(&mut scheduler, 3), ["a -> n2"]);
+
+    scheduler.drivers_deleted("n2");
+    scheduler.bind_failed(&pod_ref("a"), at(4));
+    assert_eq!(step(&mut scheduler, 9).len(), 1);
+}
+
 #[test]
 fn priority_goes_before_age_and_age_before_name() {
     let mut old = pod("z", 1, json!({}));

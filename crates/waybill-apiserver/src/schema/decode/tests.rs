@@ -89,6 +89,10 @@ fn known_fields_of_every_group_are_kept() {
         json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
     );
     keeps(kind("storage.k8s.io", "v1", "CSIDriver"), json!({"spec": {"attachRequired": false}}));
+    keeps(
+        kind("storage.k8s.io", "v1", "CSINode"),
+        json!({"spec": {"drivers": [{"name": "d", "nodeID": "n", "allocatable": {"count": 3}}]}}),
+    );
     for version in ["v1", "v1alpha1"] {
         keeps(
             kind("storage.k8s.io", version, "ProviderClass"),

@@ -68,6 +68,7 @@ fn served() -> Vec<ServedKind> {
         plain(rbac, "v1", "ClusterRole", "clusterroles", false),
         review,
         plain("storage.k8s.io", "v1", "CSIDriver", "csidrivers", false),
+        plain("storage.k8s.io", "v1", "CSINode", "csinodes", false),
         plain("storage.k8s.io", "v1", "ProviderClass", "providerclasses", false),
         plain("storage.k8s.io", "v1alpha1", "ProviderClass", "providerclasses", false),
     ]

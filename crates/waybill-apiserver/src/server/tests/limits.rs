@@ -229,6 +229,40 @@ async fn a_body_that_does_not_come_ends_the_request() {
     }
 }
 
+/// A client that always sends a little is no better: the time is for all of the body.
+#[tokio::test]
+async fn a_body_that_comes_in_drops_ends_the_request() {
+    let limits =
+        RequestLimits { request_timeout: Duration::from_millis(300), ..RequestLimits::default() };
+    let server = TestServer::start_with(|config| config.limits = limits).await;
+    for (user, path, expected) in [
+        ("admin", MAPS, "HTTP/1.1 504"),
+        ("admin", "/api/v1/namespaces/default/pods/p/eviction", "HTTP/1.1 504"),
+        ("alice", MAPS, "HTTP/1.1 403"),
+        ("nobody", MAPS, "HTTP/1.1 401"),
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\
+             Content-Type: application/json\r\nAuthorization: Bearer {user}-token\r\n\r\n1\r\n{{\r\n"
+        );
+        let (mut reader, mut writer) = tokio::io::split(server.connect().await);
+        writer.write_all(head.as_bytes()).await.unwrap();
+        // As long as the server reads; each drop comes before any time for one alone could be over.
+        let drip = async {
+            while writer.write_all(b"1\r\n \r\n").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let mut answer = Vec::new();
+        // A server that closes while the client sends may reset the connection.
+        let read = async { drop(reader.read_to_end(&mut answer).await) };
+        let ended = timeout(PATIENCE, async { tokio::join!(read, drip) }).await;
+        assert!(ended.is_ok(), "{user} {path} goes on");
+        let text = String::from_utf8_lossy(&answer);
+        assert!(text.starts_with(expected), "{user} {path}: {text}");
+    }
+}
+
 /// Hole: the largest number of seconds made a watch panic.
 #[tokio::test]
 async fn the_largest_numbers_are_no_harm() {

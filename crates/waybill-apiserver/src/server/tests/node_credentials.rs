@@ -398,3 +398,27 @@ async fn a_node_evicts_its_own_pods() {
     assert_eq!(server.send("", "POST", &path("q"), &eviction("q")).await.code, 403);
     server.send("", "POST", &path("p"), &eviction("p")).await.created();
 }
+
+/// The path says who is evicted, and a body that names another pod was taken all the same.
+#[tokio::test]
+async fn an_eviction_names_the_pod_of_its_path() {
+    let server = start().await;
+    let eviction = |metadata: Value| {
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}).to_string()
+    };
+    let path = "/api/v1/namespaces/default/pods/p/eviction";
+    for (metadata, told) in [
+        (json!({"name": "q"}), "name in URL does not match name in Eviction object"),
+        (json!({}), "name in URL does not match name in Eviction object"),
+        (
+            json!({"name": "p", "namespace": "other"}),
+            "the namespace of the provided object does not match",
+        ),
+    ] {
+        let reply = server.send("", "POST", path, &eviction(metadata)).await;
+        assert_eq!(reply.code, 400, "{reply:?}");
+        assert!(reply.json()["message"].as_str().unwrap().starts_with(told), "{reply:?}");
+    }
+    let right = json!({"name": "p", "namespace": "default"});
+    server.send("", "POST", path, &eviction(right)).await.created();
+}

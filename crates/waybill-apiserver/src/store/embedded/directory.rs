@@ -99,6 +99,12 @@ impl Directory {
         Ok(())
     }
 
+    /// How many bytes the disk still takes, where it says so.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        let disk = rustix::fs::fstatvfs(&self.handle).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     /// The revisions of the files of this kind, in order.
     pub(super) fn list(&self, kind: Kind) -> Result<Vec<ResourceVersion>, StoreError> {
         let revision = |path: PathBuf| {

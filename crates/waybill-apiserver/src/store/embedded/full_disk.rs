@@ -102,6 +102,95 @@ async fn objects_can_be_deleted_on_a_full_disk() {
     assert_eq!(open(&path).list("").await.unwrap().objects.len(), kept);
 }
 
+/// The hole: a disk full of writes that no longer counted stayed full, because the log goes only with a snapshot.
+#[tokio::test]
+async fn a_disk_full_of_deleted_objects_takes_writes_again() {
+    let Some(disk) = SmallDisk::mount(4) else { return };
+    let path = disk.path().join("store");
+    let store = open(&path);
+    let kept = create(&store, "/kept", 10).await.unwrap();
+    let (taken, _) = create_until_refused(&store).await;
+    assert!(store.trouble().await.is_some());
+    for (key, revision) in taken {
+        let delete = Write { key, expected: Expected::At(revision), value: None };
+        store.write(delete).await.unwrap();
+    }
+    wait_until_healed(&store).await;
+    create(&store, "/after", 50_000).await.unwrap();
+    let before = store.list("").await.unwrap();
+    assert!(before.objects.iter().any(|it| it.key == "/kept" && it.revision == kept));
+    assert_eq!(before.objects.len(), 2);
+    drop(store);
+    assert_eq!(open(&path).list("").await.unwrap(), before);
+}
+
+/// A few objects that are written again and again do not fill a disk.
+#[tokio::test]
+async fn a_small_disk_outlives_many_writes_of_the_same_object() {
+    let Some(disk) = SmallDisk::mount(6) else { return };
+    let path = disk.path().join("store");
+    let store = open(&path);
+    let mut revision = create(&store, "/live", 300_000).await.unwrap();
+    for round in 0..60 {
+        let value = Some(Bytes::from(vec![round; 300_000]));
+        let write = || Write {
+            key: "/live".into(),
+            expected: Expected::At(revision),
+            value: value.clone(),
+        };
+        revision = match store.write(write()).await {
+            Ok(revision) => revision,
+            Err(_) => {
+                // Quicker than the snapshot.
+                wait_until_healed(&store).await;
+                store.write(write()).await.unwrap()
+            }
+        };
+    }
+    drop(store);
+    assert_eq!(open(&path).list("").await.unwrap().objects[0].revision, revision);
+}
+
+/// The hole: after a snapshot that found no room the next was tried when the log was twice as large.
+#[tokio::test]
+async fn a_snapshot_that_found_no_room_is_taken_when_there_is_some() {
+    let Some(disk) = SmallDisk::mount(8) else { return };
+    let path = disk.path().join("store");
+    let settings = Settings { snapshot_bytes: 1 << 19, ..Settings::default() };
+    let store = Arc::new(Embedded::open(&path, settings).unwrap());
+    // In the room of the log, while the disk has none for a snapshot.
+    let first = create(&store, "/live", 300_000).await.unwrap();
+    disk.fill();
+    let replace = |expected, bytes: usize| Write {
+        key: "/live".into(),
+        expected: Expected::At(expected),
+        value: Some(Bytes::from(vec![b'w'; bytes])),
+    };
+    let second = store.write(replace(first, 300_000)).await.unwrap();
+    // By the time of the next commit it was found that there is no room.
+    let third = store.write(replace(second, 10)).await.unwrap();
+    assert!(store.trouble().await.is_none());
+    assert!(!has_snapshot(&path));
+    disk.free();
+    let fourth = store.write(replace(third, 20)).await.unwrap();
+    timeout(PATIENCE, async {
+        while !has_snapshot(&path) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .unwrap();
+    drop(store);
+    assert_eq!(open(&path).list("").await.unwrap().revision, fourth);
+}
+
+fn has_snapshot(store: &Path) -> bool {
+    let names = fs::read_dir(store).unwrap().map(|entry| entry.unwrap().file_name());
+    names.into_iter().any(|name| {
+        name.to_str().is_some_and(|name| name.starts_with("snapshot.") && !name.ends_with(".new"))
+    })
+}
+
 /// A commit whose sync failed may be on disk or not. Nobody was told of it, so it must not come back when
 /// a new log has begun in its place.
 #[tokio::test]
@@ -155,6 +244,7 @@ async fn a_log_that_is_not_known_is_replaced() {
         older_bytes: 0,
         snapshot_bytes: 1 << 20,
         failed_bytes: 0,
+        waits_for_room: false,
         rhythm: Rhythm::default(),
         snapshot: None,
     };

@@ -75,6 +75,13 @@ impl Log {
         self.make_room_until(self.end.saturating_add(bytes))
     }
 
+    /// Gives back the room that no frame uses yet, also that for deletions.
+    pub(super) fn give_up_room(&mut self) -> io::Result<()> {
+        self.file.set_len(self.end)?;
+        self.size = self.end;
+        Ok(())
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -84,13 +91,25 @@ impl Log {
         self.end
     }
 
+    /// The bytes of the file that no frame uses yet.
+    pub(super) fn room(&self) -> u64 {
+        self.size.saturating_sub(self.end)
+    }
+
     /// Makes room for frames up to `end`, and for deletions after them.
     fn make_room_until(&mut self, end: u64) -> Result<(), AppendError> {
         let wanted = end + FOR_DELETIONS;
         if wanted <= self.size {
             return Ok(());
         }
-        let size = wanted.next_multiple_of(ROOM);
+        match self.grow(wanted.next_multiple_of(ROOM)) {
+            // There may be less than that.
+            Err(AppendError::Undone(_)) => self.grow(wanted),
+            grown => grown,
+        }
+    }
+
+    fn grow(&mut self, size: u64) -> Result<(), AppendError> {
         let zeros = vec![0; usize::try_from(size - self.size).unwrap_or(0)];
         if let Err(error) = self.file.write_all_at(&zeros, self.size) {
             // The room that was there before stays.

@@ -27,6 +27,12 @@ use crate::store::StoreError;
 const TITLE: &[u8] = b"waybill snapshot 1";
 const END: &[u8] = b"end";
 
+/// More than a record takes besides its key and value.
+const RECORD: u64 = 64;
+
+/// More than the frames take, with what file systems round up.
+const OVERHEAD: u64 = 1 << 16;
+
 /// How many bytes of values are copied under one lock.
 const PIECE: usize = 1 << 18;
 
@@ -39,6 +45,11 @@ pub(super) fn write(
 ) -> Result<(), StoreError> {
     directory.create(Kind::Snapshot, base, |file| write_frames(file, base, state, stop))?;
     Ok(())
+}
+
+/// No less than the bytes that a snapshot of `state` takes on disk, and a new log beside it.
+pub(super) fn size(state: &State) -> u64 {
+    state.bytes() + state.count() * RECORD + OVERHEAD
 }
 
 /// Reads the snapshot taken at `base` into an empty state.

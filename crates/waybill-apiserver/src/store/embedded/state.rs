@@ -76,6 +76,11 @@ impl State {
         self.revision
     }
 
+    /// How many objects there are.
+    pub(super) fn count(&self) -> u64 {
+        self.objects.len() as u64
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

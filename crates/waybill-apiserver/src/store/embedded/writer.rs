@@ -5,17 +5,13 @@
 //!
 //! A commit that fails is refused, and the next one is tried. If it is not known what a failed commit
 //! left on disk, a new log begins where the last good commit ended, and nothing after that in the old log
-//! counts. While the disk takes no writes, it is tried every second whether it does again.
+//! counts. While the disk takes no writes, it is tried every second whether it does again, and if it is full
+//! of writes that no longer count, a snapshot takes their place.
 
 use std::{
     collections::HashMap,
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    thread::{self, JoinHandle},
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
@@ -27,7 +23,8 @@ use super::{
     directory::{Directory, write_failed},
     frame::{FULL, FrameBuilder, RecordRef},
     log::{AppendError, Holds, Log},
-    recover, snapshot,
+    snapshot,
+    snapshotter::{Snapshotter, Taken},
     state::{Object, State},
 };
 use crate::store::{Change, Expected, StoreError, Stored, Write, WriteError};
@@ -40,6 +37,12 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The disk takes writes if there is room for so many bytes.
 const HEADROOM: u64 = 1 << 17;
+
+/// A disk that has no more than this besides what a snapshot takes may have no room for one soon.
+const SHORT: u64 = 4 << 20;
+
+/// Logs that are smaller are no reason for a snapshot.
+const WORTH_A_SNAPSHOT: u64 = 1 << 20;
 
 /// A write on its way.
 pub(super) struct Job {
@@ -68,6 +71,8 @@ pub(super) struct Writer {
     pub(super) snapshot_bytes: u64,
     /// The bytes of the logs when a snapshot last failed.
     pub(super) failed_bytes: u64,
+    /// It failed for want of room, and there is none yet.
+    pub(super) waits_for_room: bool,
     pub(super) rhythm: Rhythm,
     /// The snapshot being taken.
     pub(super) snapshot: Option<Snapshotter>,
@@ -77,12 +82,17 @@ impl Writer {
     /// Serves jobs until their senders are gone.
     pub(super) fn run(mut self) {
         self.try_again();
+        let mut tried = Instant::now();
         loop {
             let patience = self.shared.trouble().is_some().then_some(RETRY);
             match self.rhythm.gather(&self.jobs, patience) {
                 Gathered::Batch(batch) => self.commit(batch),
-                Gathered::Nothing => self.try_again(),
+                Gathered::Nothing => {}
                 Gathered::Closed => return,
+            }
+            if self.shared.trouble().is_some() && tried.elapsed() >= RETRY {
+                self.try_again();
+                tried = Instant::now();
             }
             self.take_snapshot_if_due();
         }
@@ -142,13 +152,50 @@ impl Writer {
 
     /// Sees whether the disk takes writes again.
     fn try_again(&mut self) {
-        let wanted = HEADROOM.max(self.refused_bytes);
-        let tried = self.ensure_log();
-        let tried = tried.and_then(|()| self.log.make_room(wanted).map_err(|it| self.note(it)));
+        let mut tried = self.make_room();
+        if matches!(tried, Err(StoreError::Full { .. })) && self.replace_dead_log() {
+            tried = self.make_room();
+        }
         if tried.is_ok() {
-            self.refused_bytes = 0;
+            // A snapshot that found no room may find some now.
+            (self.refused_bytes, self.failed_bytes) = (0, 0);
         }
         self.shared.set_trouble(tried.as_ref().err());
+    }
+
+    fn make_room(&mut self) -> Result<(), StoreError> {
+        let wanted = HEADROOM.max(self.refused_bytes);
+        self.ensure_log()?;
+        self.log.make_room(wanted).map_err(|error| self.note(error))
+    }
+
+    /// Takes a snapshot at once if most of the logs no longer counts and the objects are few enough for the room that
+    /// was kept for deletions. Then the logs go. True if it is so.
+    fn replace_dead_log(&mut self) -> bool {
+        let (log_bytes, needed) = self.log_and_snapshot_bytes();
+        let free = self.directory.free_bytes().unwrap_or(0);
+        let fits = needed <= free.saturating_add(self.log.room());
+        if self.snapshot.is_some() || log_bytes / 2 < needed || !fits {
+            return false;
+        }
+        if let Err(error) = self.log.give_up_room() {
+            tracing::error!(%error, "cannot give up the room of the log");
+            return false;
+        }
+        self.begin_snapshot(log_bytes);
+        // It is small, and while the room is its own nobody else gets it.
+        let replaced = self.snapshot.take().is_some_and(|snapshot| snapshot.ended() == Taken::Done);
+        match replaced {
+            true => (self.older_bytes, self.failed_bytes) = (0, 0),
+            // Users shall still be able to delete. What is refused here is told by who asked for this.
+            false => drop(self.log.make_room(0)),
+        }
+        replaced
+    }
+
+    /// What the logs take, and what a snapshot would.
+    fn log_and_snapshot_bytes(&self) -> (u64, u64) {
+        (self.older_bytes + self.log.len(), snapshot::size(&self.shared.read()))
     }
 
     /// Begins a new log if nobody knows what the old one holds.
@@ -163,24 +210,50 @@ impl Writer {
     }
 
     fn take_snapshot_if_due(&mut self) {
-        let log_bytes = self.older_bytes + self.log.len();
+        let (log_bytes, needed) = self.log_and_snapshot_bytes();
         if let Some(snapshot) = self.snapshot.take_if(|snapshot| snapshot.is_finished()) {
-            match snapshot.succeeded() {
-                true => (self.older_bytes, self.failed_bytes) = (0, 0),
-                false => self.failed_bytes = log_bytes,
+            match snapshot.ended() {
+                Taken::Done => (self.older_bytes, self.failed_bytes) = (0, 0),
+                Taken::Failed => self.failed_bytes = log_bytes,
+                Taken::NoRoom => {
+                    (self.failed_bytes, self.waits_for_room) = (log_bytes, !self.has_room(needed));
+                }
             }
+        }
+        if self.waits_for_room && self.has_room(needed) {
+            (self.failed_bytes, self.waits_for_room) = (0, false);
         }
         // After a failure, try again when there is twice as much, not at each commit.
         let due = self.snapshot_bytes.max(self.failed_bytes.saturating_mul(2));
-        if self.snapshot.is_some() || log_bytes < due.max(self.shared.read().bytes()) {
-            return;
+        let is_due = log_bytes >= due.max(self.shared.read().bytes());
+        if self.snapshot.is_none() && (is_due || self.is_last_chance(log_bytes, needed)) {
+            self.begin_snapshot(log_bytes);
         }
+    }
+
+    /// Whether most of the logs no longer counts, and the disk is about to have no room for a snapshot.
+    fn is_last_chance(&self, log_bytes: u64, needed: u64) -> bool {
+        let is_mostly_dead = log_bytes >= WORTH_A_SNAPSHOT && log_bytes / 2 >= needed;
+        is_mostly_dead
+            && self.failed_bytes == 0
+            && self.has_room(needed)
+            && !self.has_room(needed.saturating_add(SHORT))
+    }
+
+    /// Whether there is room for so many bytes, with some for the log. A disk that does not say has room.
+    fn has_room(&self, bytes: u64) -> bool {
+        let wanted = bytes.saturating_add(HEADROOM);
+        self.directory.free_bytes().is_none_or(|free| free >= wanted)
+    }
+
+    fn begin_snapshot(&mut self, log_bytes: u64) {
         let base = self.shared.read().revision();
         match Log::create(&self.directory, base) {
             Ok(log) => (self.log, self.log_is_unknown) = (log, false),
             Err(error) => {
                 tracing::error!(error = %Chain(&error), "cannot start a new log");
                 self.failed_bytes = log_bytes;
+                self.waits_for_room = matches!(error, StoreError::Full { .. });
                 return;
             }
         }
@@ -239,59 +312,6 @@ impl Rhythm {
 
     fn committed(&mut self, batch: usize, sync: Duration) {
         (self.last_batch, self.last_sync) = (batch, sync);
-    }
-}
-
-/// A thread that takes a snapshot. On drop it is told to give up, and waited for.
-pub(super) struct Snapshotter {
-    /// `None` only while this is dropped.
-    thread: Option<JoinHandle<bool>>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Snapshotter {
-    /// Takes a snapshot at `base` and then removes what it replaces.
-    fn start(
-        shared: &Arc<Shared>,
-        directory: &Arc<Directory>,
-        base: ResourceVersion,
-    ) -> Option<Self> {
-        let (shared, directory) = (Arc::clone(shared), Arc::clone(directory));
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let run = move || {
-            let written = snapshot::write(&directory, base, &shared.state, &stopped);
-            let done = written.and_then(|()| recover::remove_before(&directory, base));
-            if let Err(error) = &done
-                && !stopped.load(Ordering::Relaxed)
-            {
-                tracing::error!(error = %Chain(error), "taking a snapshot failed");
-            }
-            done.is_ok()
-        };
-        let thread = thread::Builder::new().name("store-snapshot".into()).spawn(run);
-        if let Err(error) = &thread {
-            tracing::error!(%error, "cannot start a thread for a snapshot");
-        }
-        thread.ok().map(|thread| Self { thread: Some(thread), stop })
-    }
-
-    fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    fn succeeded(mut self) -> bool {
-        self.thread.take().is_some_and(|thread| thread.join().unwrap_or(false))
-    }
-}
-
-impl Drop for Snapshotter {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
-            let _ = thread.join();
-        }
     }
 }
 

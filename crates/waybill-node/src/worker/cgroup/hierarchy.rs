@@ -20,6 +20,8 @@ pub(super) struct Values {
     /// Microseconds in each period.
     pub(super) quota: Option<i64>,
     pub(super) memory: Option<i64>,
+    /// Processes and threads.
+    pub(super) pids: Option<i64>,
 }
 
 /// Where cgroups are on a machine.
@@ -29,6 +31,7 @@ pub(super) enum Hierarchies {
     V1 {
         cpu: PathBuf,
         memory: PathBuf,
+        pids: PathBuf,
     },
     V2 {
         root: PathBuf,
@@ -40,18 +43,21 @@ impl Hierarchies {
         if mount.join("cgroup.controllers").exists() {
             return Self::V2 { root: mount.to_owned() };
         }
-        Self::V1 { cpu: mount.join("cpu"), memory: mount.join("memory") }
+        Self::V1 { cpu: mount.join("cpu"), memory: mount.join("memory"), pids: mount.join("pids") }
     }
 
     /// Makes the cgroup `path` with all above it, and gives it `values`.
     pub(super) fn make(&self, path: &Path, values: &Values) -> io::Result<()> {
         match self {
-            Self::V1 { cpu, memory } => {
+            Self::V1 { cpu, memory, pids } => {
                 if cpu.is_dir() {
                     set(&directory(cpu, path)?, &cpu_files(values))?;
                 }
                 if memory.is_dir() {
                     set(&directory(memory, path)?, &memory_files(values))?;
+                }
+                if pids.is_dir() {
+                    set(&directory(pids, path)?, &pids_files(values))?;
                 }
                 Ok(())
             }
@@ -98,11 +104,17 @@ fn memory_files(values: &Values) -> Files {
     values.memory.map(|bytes| ("memory.limit_in_bytes", bytes.to_string())).into_iter().collect()
 }
 
+/// The same in both versions.
+fn pids_files(values: &Values) -> Files {
+    values.pids.map(|most| ("pids.max", most.to_string())).into_iter().collect()
+}
+
 fn unified_files(values: &Values) -> Files {
     let weight = values.shares.map(|shares| ("cpu.weight", weight(shares).to_string()));
     let quota = values.quota.map(|quota| ("cpu.max", format!("{quota} {}", cpu_period())));
     let memory = values.memory.map(|bytes| ("memory.max", bytes.to_string()));
-    [weight, quota, memory].into_iter().flatten().collect()
+    let all = [weight, quota, memory].into_iter().flatten();
+    all.chain(pids_files(values)).collect()
 }
 
 /// As kubelets translate shares.
@@ -143,12 +155,14 @@ mod tests {
         let read = |path: &str| fs::read_to_string(mount.path().join(path)).unwrap();
         fs::write(mount.path().join("cgroup.controllers"), "cpu memory rdma").unwrap();
         let hierarchies = Hierarchies::of(mount.path());
-        let values = Values { shares: Some(1024), quota: Some(50_000), memory: Some(4096) };
+        let values =
+            Values { shares: Some(1024), quota: Some(50_000), memory: Some(4096), pids: Some(64) };
         hierarchies.make(Path::new("waybill/burstable/pod1"), &values).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+memory");
         assert_eq!(read("waybill/burstable/pod1/cpu.weight"), "39");
         assert_eq!(read("waybill/burstable/pod1/cpu.max"), "50000 100000");
         assert_eq!(read("waybill/burstable/pod1/memory.max"), "4096");
+        assert_eq!(read("waybill/burstable/pod1/pids.max"), "64");
         assert!(!mount.path().join("waybill/burstable/pod1/cgroup.subtree_control").exists());
     }
 
@@ -157,9 +171,10 @@ mod tests {
         let mount = tempfile::tempdir().unwrap();
         fs::create_dir(mount.path().join("memory")).unwrap();
         let hierarchies = Hierarchies::of(mount.path());
-        let values = Values { shares: Some(2), quota: None, memory: Some(4096) };
+        let values =
+            Values { shares: Some(2), memory: Some(4096), pids: Some(64), ..Values::default() };
         hierarchies.make(Path::new("waybill"), &values).unwrap();
         assert!(mount.path().join("memory/waybill/memory.limit_in_bytes").exists());
-        assert!(!mount.path().join("cpu").exists());
+        assert!(!mount.path().join("cpu").exists() && !mount.path().join("pids").exists());
     }
 }

@@ -431,6 +431,24 @@ fn a_container_whose_probe_fails_is_killed() {
 }
 
 #[test]
+fn a_container_on_old_values_is_replaced_unless_it_never_restarts() {
+    for (policy, expected, after) in [
+        ("Always", "kill a Rotated; keep", "keep; start a#1"),
+        ("OnFailure", "kill a Rotated; keep", "keep; start a#1"),
+        ("Never", "keep", "keep"),
+    ] {
+        let pod = pod(json!({ "restartPolicy": policy, "containers": containers(&["a", "b"]) }));
+        let mut memory = healthy();
+        memory.stale.insert("a".to_owned());
+        check_at(&pod, &memory, 9, "box 0; a#0 running; b#0 running", expected);
+        if policy != "Never" {
+            memory.replace("a");
+        }
+        check_at(&pod, &memory, 9, "box 0; a#0 exit 0@9; b#0 running", after);
+    }
+}
+
+#[test]
 fn a_pod_is_active_for_as_long_as_its_deadline_says() {
     let spec = json!({ "activeDeadlineSeconds": 30, "containers": containers(&["a"]) });
     let started = pod_with(spec.clone(), json!({ "startTime": "1970-01-01T00:01:00Z" }));

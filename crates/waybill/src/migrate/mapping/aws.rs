@@ -9,6 +9,9 @@ use crate::migrate::{document::set, synced::SyncedClass};
 
 pub(super) const DRIVER: &str = "aws.csi.waybill.dev";
 
+/// Whom the pod's token is for.
+pub(super) const AUDIENCE: &str = "sts.amazonaws.com";
+
 /// Names of the provider's parameters and of ours.
 const PARAMETERS: [(&str, &str); 1] = [("region", "region")];
 
@@ -81,13 +84,20 @@ fn whole(item: &Value, name: &str) -> Result<Reference, String> {
         return Err(format!("no key of the driver names the parameter {name:?}"));
     }
     let mut reference = Reference::plain(format!("{service}/{id}"));
-    if let Some(version) = word(item, "objectVersion") {
-        reference = reference.with("version", version);
-    }
-    if let Some(label) = word(item, "objectVersionLabel") {
-        reference = reference.with("versionStage", label);
+    for (theirs, ours) in versions(service) {
+        if let Some(version) = word(item, theirs) {
+            reference = reference.with(ours, version);
+        }
     }
     Ok(reference)
+}
+
+/// Their names of versions, and ours: a parameter's label is one of its versions.
+fn versions(service: &str) -> [(&'static str, &'static str); 2] {
+    match service {
+        SECRETS => [("objectVersion", "versionId"), ("objectVersionLabel", "versionStage")],
+        _ => [("objectVersion", "version"), ("objectVersionLabel", "version")],
+    }
 }
 
 /// The field that a path names; only paths of one step are fields.
@@ -113,7 +123,8 @@ pub(super) fn back(
     let mut fields: BTreeMap<_, Vec<(&str, Option<&str>)>> = BTreeMap::new();
     for (name, Reference { key, parameters }) in references {
         let of = |parameter| parameters.get(parameter).map(String::as_str);
-        let object = (key.as_str(), of("version"), of("versionStage"));
+        let version = of("versionId").or_else(|| of("version"));
+        let object = (key.as_str(), version, of("versionStage"));
         fields.entry(object).or_default().push((name, of("field")));
     }
     let mut objects = Vec::new();

@@ -87,6 +87,7 @@ fn aws_objects_become_secrets_parameters_and_fields_csi_70() {
 - objectName: prod/db
   objectType: secretsmanager
   objectVersionLabel: AWSPREVIOUS
+  objectVersion: 0a1b
   jmesPath:
   - {path: username, objectAlias: user}
   - {path: '\"user.name\"', objectAlias: dotted}
@@ -102,11 +103,11 @@ fn aws_objects_become_secrets_parameters_and_fields_csi_70() {
     let class = class("aws", &json!({"region": "eu-west-1", "objects": objects}));
     let mapping = map(&class, false).unwrap();
     assert_eq!(mapping.driver, "aws.csi.waybill.dev");
-    let stage = ("versionStage", "AWSPREVIOUS");
+    let (id, stage) = (("versionId", "0a1b"), ("versionStage", "AWSPREVIOUS"));
     for mounted in ["prod_db", "prod/db"] {
-        check(&mapping, mounted, reference("secretsmanager/prod/db", &[stage]));
+        check(&mapping, mounted, reference("secretsmanager/prod/db", &[id, stage]));
     }
-    let field = |name| reference("secretsmanager/prod/db", &[("field", name), stage]);
+    let field = |name| reference("secretsmanager/prod/db", &[("field", name), id, stage]);
     check(&mapping, "user", field("username"));
     check(&mapping, "dotted", field("user.name"));
     refused(&mapping, "deep", "more than the name of one field");
@@ -164,7 +165,7 @@ fn references_come_back_as_objects_of_the_provider_csi_70() {
     round_trip(&vault);
     let objects = "- objectName: prod/db\n  objectType: secretsmanager\n  jmesPath:\n  \
                    - {path: username, objectAlias: user}\n  - {path: '\"a.b\"', objectAlias: dotted}\n\
-                   - {objectName: /prod/url, objectType: ssmparameter, objectAlias: url}\n";
+                   - {objectName: /prod/url, objectType: ssmparameter, objectAlias: url, objectVersion: 7}\n";
     round_trip(&class("aws", &json!({"region": "r", "objects": objects})));
 }
 

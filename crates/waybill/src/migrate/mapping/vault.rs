@@ -9,6 +9,9 @@ use crate::migrate::{document::set, synced::SyncedClass};
 
 pub(super) const DRIVER: &str = "vault.csi.waybill.dev";
 
+/// Whom the pod's token is for, where the class does not say.
+pub(super) const AUDIENCE: &str = "vault";
+
 /// Names of the provider's parameters and of ours.
 const PARAMETERS: [(&str, &str); 5] = [
     ("audience", "audience"),

@@ -27,6 +27,8 @@ fn a_node_creates_itself_and_its_lease_only() {
     check(lease, "", Err(NodeRestrictionError::OtherLease));
     let elsewhere = Err(NodeRestrictionError::LeaseNamespace);
     check("ns/leases.coordination.k8s.io", "n", elsewhere);
+    check("csinodes.storage.k8s.io", "n", Ok(()));
+    check("csinodes.storage.k8s.io", "m", Err(NodeRestrictionError::OtherCsiNode));
     check("ns/events", "any", Ok(()));
 }
 

@@ -68,6 +68,18 @@ fn ordinary_calls_are_allowed() {
     }
 }
 
+/// As containerd's filter: through its rings a process makes calls that no filter sees.
+#[test]
+fn rings_of_calls_are_denied_to_all() {
+    let calls = [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+    for call in calls {
+        for abi in 0..ABIS.len() {
+            check(0, (abi, call), HARMLESS, FORBIDDEN);
+            check(u64::MAX, (abi, call), HARMLESS, FORBIDDEN);
+        }
+    }
+}
+
 #[test]
 fn a_capability_lifts_its_own_part_and_no_other() {
     check(SYS_ADMIN, (0, libc::SYS_mount), HARMLESS, ALLOW);

@@ -1,0 +1,125 @@
+//! What is found again, by whom, and until when.
+
+use super::*;
+use crate::driver::PodIdentity;
+
+const TTL: Duration = Duration::from_secs(60);
+
+fn call(namespace: &str, account: &str, uid: &str) -> Call {
+    Call {
+        class: "class".into(),
+        parameters: [("a".to_owned(), "b".to_owned())].into(),
+        pod: PodIdentity {
+            namespace: namespace.into(),
+            service_account: account.into(),
+            name: "pod".into(),
+            uid: uid.into(),
+            node: "node".into(),
+        },
+        tokens: [].into(),
+    }
+}
+
+fn query(key: &str) -> Query {
+    Query { key: key.into(), parameters: [].into() }
+}
+
+fn keep(cache: &Cache, shelf: &Shelf, key: &str, value: &[u8]) {
+    let ends = Instant::now() + TTL;
+    cache.keep(shelf, &query(key), &SecretBytes::copy_of(value), ends, cache.generation());
+}
+
+fn has(cache: &Cache, shelf: &Shelf, key: &str) -> bool {
+    cache.find(shelf, &[query(key)], Instant::now()).remove(0).is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_is_found_until_its_time_is_over_csi_47() {
+    let cache = Cache::new(10_000);
+    let shelf = Shelf::of(&call("n", "a", "u"), Sharing::Class);
+    keep(&cache, &shelf, "k", b"value");
+    let found = cache.find(&shelf, &[query("x"), query("k")], Instant::now());
+    assert!(found[0].is_none());
+    assert!(found[1].as_ref().unwrap().constant_time_eq(b"value"));
+    tokio::time::advance(TTL).await;
+    assert!(!has(&cache, &shelf, "k"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_values_are_wiped_without_being_asked_for_csi_47() {
+    let cache = Arc::new(Cache::new(10_000));
+    let sweeper = tokio_util::task::AbortOnDropHandle::new(tokio::spawn({
+        let cache = Arc::clone(&cache);
+        async move { cache.sweep().await }
+    }));
+    let shelf = Shelf::of(&call("n", "a", "u"), Sharing::Class);
+    keep(&cache, &shelf, "k", b"value");
+    tokio::time::sleep(TTL / 2).await;
+    assert!(cache.bytes() > 0);
+    keep(&cache, &shelf, "other", b"value");
+    tokio::time::sleep(TTL / 2 + 2 * SWEEP_PAUSE).await;
+    assert!(has(&cache, &shelf, "other") && cache.state().shelves[&shelf].len() == 1);
+    tokio::time::sleep(TTL).await;
+    assert_eq!(cache.bytes(), 0);
+    assert!(cache.state().shelves.is_empty());
+    drop(sweeper);
+}
+
+#[test]
+fn nobody_finds_what_another_could_not_have_read_csi_47() {
+    let cache = Cache::new(10_000);
+    let mine = call("n", "a", "u");
+    for (sharing, others) in [
+        (Sharing::Class, vec![]),
+        (Sharing::Identity, vec![call("n", "other", "u"), call("other", "a", "u")]),
+        (Sharing::Pod, vec![call("n", "a", "other")]),
+    ] {
+        keep(&cache, &Shelf::of(&mine, sharing), "k", b"value");
+        assert!(has(&cache, &Shelf::of(&call("n", "a", "u"), sharing), "k"));
+        for other in &others {
+            assert!(!has(&cache, &Shelf::of(other, sharing), "k"), "{sharing:?} {other:?}");
+        }
+    }
+    let mut changed = call("n", "a", "u");
+    changed.parameters.insert("a".into(), "c".into());
+    assert!(!has(&cache, &Shelf::of(&changed, Sharing::Class), "k"), "a class that changed");
+    let mut field = query("k");
+    field.parameters.insert("field".into(), "f".into());
+    let shelf = Shelf::of(&mine, Sharing::Class);
+    assert!(cache.find(&shelf, &[field], Instant::now())[0].is_none(), "another field");
+}
+
+#[test]
+fn what_is_invalidated_is_gone_and_does_not_come_back_csi_47() {
+    let cache = Cache::new(10_000);
+    let shelf = Shelf::of(&call("n", "a", "u"), Sharing::Class);
+    let mut other = call("n", "a", "u");
+    other.class = "other".into();
+    let other = Shelf::of(&other, Sharing::Class);
+    keep(&cache, &shelf, "k", b"value");
+    keep(&cache, &other, "k", b"value");
+    let read = cache.generation();
+    cache.invalidate_class("class");
+    assert!(!has(&cache, &shelf, "k") && has(&cache, &other, "k"));
+    let ends = Instant::now() + TTL;
+    cache.keep(&shelf, &query("k"), &SecretBytes::copy_of(b"old"), ends, read);
+    assert!(!has(&cache, &shelf, "k"), "it was read before");
+    cache.clear();
+    assert_eq!(cache.bytes(), 0);
+}
+
+#[test]
+fn a_full_cache_takes_nothing_more_and_drops_nothing() {
+    let cache = Cache::new(2_000);
+    let shelf = Shelf::of(&call("n", "a", "u"), Sharing::Class);
+    keep(&cache, &shelf, "first", &[b'x'; 1000]);
+    let bytes = cache.bytes();
+    keep(&cache, &shelf, "second", &[b'x'; 1000]);
+    assert!(has(&cache, &shelf, "first") && !has(&cache, &shelf, "second"));
+    assert_eq!(cache.bytes(), bytes);
+    keep(&cache, &shelf, "third", b"");
+    keep(&cache, &shelf, "third", b"x");
+    let counted = cache.bytes();
+    cache.state().count_again();
+    assert_eq!(cache.bytes(), counted);
+}

@@ -1,0 +1,230 @@
+//! Requests to services of AWS, signed or not.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use aws_credential_types::Credentials;
+use aws_sigv4::{
+    http_request::{SignableBody, SignableRequest, SigningSettings, sign},
+    sign::v4,
+};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header::CONTENT_TYPE};
+use serde::Deserialize;
+use serde_json::Value;
+use waybill_core::secret::SecretBytes;
+
+use super::class::{AwsClass, Item, Service};
+use crate::{
+    driver::{Answer, FetchError},
+    http::{HttpClient, Question, Reply},
+};
+
+/// Twenty secrets of 64 KiB, and what is around them.
+const ANSWER_BYTES: usize = 4 << 20;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.1");
+const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
+
+/// What was read, or why it was not.
+pub(super) type Found = BTreeMap<Item, Answer>;
+
+/// AWS, as one class describes it.
+pub(super) struct AwsApi<'a> {
+    client: HttpClient,
+    pub(super) class: &'a AwsClass,
+    clock: &'a (dyn Fn() -> SystemTime + Send + Sync),
+}
+
+impl<'a> AwsApi<'a> {
+    pub(super) fn new(
+        client: HttpClient,
+        class: &'a AwsClass,
+        clock: &'a (dyn Fn() -> SystemTime + Send + Sync),
+    ) -> Self {
+        Self { client, class, clock }
+    }
+
+    /// The same with credentials.
+    pub(super) fn with(&'a self, credentials: &'a Credentials) -> SignedApi<'a> {
+        SignedApi { api: self, credentials }
+    }
+
+    /// Sends a form without a signature, as web identities do.
+    pub(super) async fn form(
+        &self,
+        service: Service,
+        form: SecretBytes,
+    ) -> Result<SecretBytes, AwsError> {
+        let uri = self.uri(service)?;
+        let question = Question::new(Method::POST, uri, form).header(CONTENT_TYPE, FORM);
+        let reply = self.client.ask(question, ANSWER_BYTES).await.map_err(FetchError::from)?;
+        if reply.status == StatusCode::OK {
+            return Ok(reply.body);
+        }
+        Err(AwsError::Refused { status: reply.status, code: xml_code(&reply) })
+    }
+
+    fn uri(&self, service: Service) -> Result<Uri, FetchError> {
+        self.class.address(service).join("", &[])
+    }
+}
+
+/// AWS, with credentials.
+pub(super) struct SignedApi<'a> {
+    api: &'a AwsApi<'a>,
+    credentials: &'a Credentials,
+}
+
+impl SignedApi<'_> {
+    /// Calls the operation `target`.
+    pub(super) async fn call(
+        &self,
+        service: Service,
+        target: &'static str,
+        body: &Value,
+    ) -> Result<SecretBytes, AwsError> {
+        let (uri, body) = (self.api.uri(service)?, body.to_string());
+        let headers = [(CONTENT_TYPE, JSON), (TARGET, HeaderValue::from_static(target))];
+        let signature = self.signature(service, &uri, &headers, body.as_bytes())?;
+        let question = Question::new(Method::POST, uri, body.into_bytes().into());
+        let all = headers.into_iter().chain(signature);
+        let question = all.fold(question, |question, (name, value)| question.header(name, value));
+        let reply = self.api.client.ask(question, ANSWER_BYTES).await.map_err(FetchError::from)?;
+        if reply.status == StatusCode::OK {
+            return Ok(reply.body);
+        }
+        Err(AwsError::Refused { status: reply.status, code: json_code(&reply) })
+    }
+
+    fn signature(
+        &self,
+        service: Service,
+        uri: &Uri,
+        headers: &[(HeaderName, HeaderValue)],
+        body: &[u8],
+    ) -> Result<Vec<(HeaderName, HeaderValue)>, FetchError> {
+        let unsignable = || FetchError::backend("the request to AWS cannot be signed");
+        let identity = self.credentials.clone().into();
+        let parameters = v4::SigningParams::builder()
+            .identity(&identity)
+            .region(&self.api.class.region)
+            .name(service.name())
+            .time((self.api.clock)())
+            .settings(SigningSettings::default())
+            .build()
+            .map_err(|_| unsignable())?
+            .into();
+        let uri = uri.to_string();
+        let text =
+            headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        let request = SignableRequest::new("POST", uri, text, SignableBody::Bytes(body))
+            .map_err(|_| unsignable())?;
+        let signed = sign(request, &parameters).map_err(|_| unsignable())?;
+        let header = |(name, value): (&str, &str)| {
+            let mut value = HeaderValue::from_str(value).ok()?;
+            value.set_sensitive(true);
+            Some((name.parse().ok()?, value))
+        };
+        signed.output().headers().map(header).collect::<Option<_>>().ok_or_else(unsignable)
+    }
+}
+
+/// Why AWS did not do what it was asked for. Its codes are a closed list; what it says besides may name
+/// what is nobody's business, and is left out.
+#[derive(Clone, Debug)]
+pub(super) enum AwsError {
+    /// There was no answer.
+    Unanswered(FetchError),
+    /// The answer was no.
+    Refused { status: StatusCode, code: String },
+}
+
+impl From<FetchError> for AwsError {
+    fn from(error: FetchError) -> Self {
+        Self::Unanswered(error)
+    }
+}
+
+impl AwsError {
+    pub(super) fn is_denied(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if is_denied(code))
+    }
+
+    /// The same for the driver; `what` was asked for.
+    pub(super) fn about(self, what: &str) -> FetchError {
+        match self {
+            Self::Unanswered(error) => error,
+            Self::Refused { status, code } => refusal(status, &code, what),
+        }
+    }
+}
+
+/// What a code means that came for a single item.
+pub(super) fn refusal(status: StatusCode, code: &str, what: &str) -> FetchError {
+    match code {
+        "ResourceNotFoundException" | "ParameterNotFound" | "ParameterVersionNotFound" => {
+            FetchError::not_found(format!("AWS has no {what}"))
+        }
+        _ if is_denied(code) => FetchError::denied(format!("AWS refused {what} ({code})")),
+        "ThrottlingException"
+        | "Throttling"
+        | "RequestLimitExceeded"
+        | "TooManyRequestsException"
+        | "ServiceUnavailable"
+        | "IDPCommunicationError" => {
+            FetchError::unavailable(format!("AWS cannot answer for {what} now ({code})"))
+        }
+        "InvalidParameterException"
+        | "InvalidRequestException"
+        | "ValidationException"
+        | "ValidationError" => {
+            FetchError::invalid(format!("AWS does not understand {what} ({code})"))
+        }
+        _ => FetchError::backend(format!("AWS failed at {what} ({} {code})", status.as_u16())),
+    }
+}
+
+/// Among them what is said of credentials that have ended, with which a new session helps.
+fn is_denied(code: &str) -> bool {
+    matches!(
+        code,
+        "AccessDenied"
+            | "AccessDeniedException"
+            | "DecryptionFailure"
+            | "ExpiredToken"
+            | "ExpiredTokenException"
+            | "IDPRejectedClaim"
+            | "InvalidClientTokenId"
+            | "InvalidIdentityToken"
+            | "InvalidSignatureException"
+            | "SignatureDoesNotMatch"
+            | "UnrecognizedClientException"
+    )
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    #[serde(rename = "__type", default)]
+    kind: String,
+}
+
+/// `__type` is a code, or a namespace, `#` and a code.
+fn json_code(reply: &Reply) -> String {
+    let body: Option<ErrorBody> = serde_json::from_slice(reply.body.expose()).ok();
+    let kind = body.map(|body| body.kind).unwrap_or_default();
+    plain(kind.rsplit('#').next().unwrap_or_default())
+}
+
+fn xml_code(reply: &Reply) -> String {
+    let body = str::from_utf8(reply.body.expose()).unwrap_or_default();
+    plain(super::sts::element(body, "Code").unwrap_or_default())
+}
+
+/// Codes have letters only; anything else is not one.
+fn plain(code: &str) -> String {
+    if code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        code.into()
+    } else {
+        String::new()
+    }
+}

@@ -1,0 +1,110 @@
+//! What a class and a variable say to this driver.
+
+use http::Uri;
+use waybill_core::secret::SecretBytes;
+
+use super::cloud::Cloud;
+use crate::{
+    driver::{Answer, Call, FetchError, Query},
+    drivers::fields::{FIELD, Fields, named},
+    http::{Address, is_plain_path},
+};
+
+/// Parameters of a class; the guide explains each.
+const CLOUD: &str = "cloud";
+const ENDPOINT: &str = "endpoint";
+const ALLOW_CREDENTIALS: &str = "allowCredentials";
+
+/// Parameter of a variable: what an Azure token is for.
+const RESOURCE: &str = "resource";
+
+/// The parameters of a class.
+#[derive(Debug)]
+pub(super) struct MetadataClass {
+    pub(super) cloud: Cloud,
+    pub(super) address: Address,
+    allows_credentials: bool,
+}
+
+impl MetadataClass {
+    pub(super) fn parse(call: &Call) -> Result<Self, FetchError> {
+        let cloud = Cloud::parse(call.required(CLOUD)?).ok_or_else(|| {
+            FetchError::invalid(format!(
+                "parameter {CLOUD} of ProviderClass {:?} is none of ec2, gce and azure",
+                call.class
+            ))
+        })?;
+        let address = match call.parameter(ENDPOINT) {
+            Some(raw) => Address::parse(call, ENDPOINT, raw)?,
+            None => Address::of_metadata(),
+        };
+        let allows_credentials = call.parameter(ALLOW_CREDENTIALS) == Some("true");
+        Ok(Self { cloud, address, allows_credentials })
+    }
+}
+
+/// What is read in one request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Resource {
+    pub(super) key: String,
+    purpose: Option<String>,
+}
+
+impl Resource {
+    pub(super) fn uri(&self, class: &MetadataClass) -> Result<Uri, FetchError> {
+        let (path, query) = class.cloud.path(&self.key);
+        let purpose = self.purpose.iter().map(|purpose| (RESOURCE, purpose.as_str()));
+        let query: Vec<_> = query.iter().copied().chain(purpose).collect();
+        class.address.join(&path, &query)
+    }
+}
+
+/// One variable.
+#[derive(Debug)]
+pub(super) struct MetadataQuery {
+    pub(super) resource: Resource,
+    /// Which field of an answer that is a JSON object.
+    field: Option<String>,
+}
+
+impl MetadataQuery {
+    pub(super) fn parse(query: &Query, class: &MetadataClass) -> Result<Self, FetchError> {
+        let Query { key, parameters } = query;
+        if !is_plain_path(key) {
+            return Err(FetchError::invalid(format!(
+                "key {key:?} is not a path of metadata, like instance-id"
+            )));
+        }
+        // Servers need not care for case where we do.
+        if class.cloud.is_credential(&key.to_lowercase()) && !class.allows_credentials {
+            return Err(FetchError::denied(format!(
+                "{key} may hold credentials of the machine, which the class does not allow; \
+                 {ALLOW_CREDENTIALS}: \"true\" would"
+            )));
+        }
+        let mut parsed =
+            Self { resource: Resource { key: key.clone(), purpose: None }, field: None };
+        for (name, value) in parameters {
+            match (name.as_str(), class.cloud) {
+                (FIELD, _) => parsed.field = Some(value.clone()),
+                (RESOURCE, Cloud::Azure) => parsed.resource.purpose = Some(value.clone()),
+                _ => {
+                    return Err(FetchError::invalid(format!(
+                        "{key} has the unknown parameter {name:?}; there is {FIELD}"
+                    )));
+                }
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// The value for the variable, out of the answer.
+    pub(super) fn select(&self, value: &SecretBytes) -> Answer {
+        let Some(field) = &self.field else { return Ok(SecretBytes::copy_of(value.expose())) };
+        let key = &self.resource.key;
+        let fields: Fields<'_> = serde_json::from_slice(value.expose()).map_err(|_| {
+            FetchError::invalid(format!("{key} is not a JSON object, so it has no fields"))
+        })?;
+        named(&fields, field, key)
+    }
+}

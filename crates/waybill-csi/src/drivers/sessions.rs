@@ -1,0 +1,156 @@
+//! Sessions with backends: logins, credentials, tokens.
+//!
+//! They are made and replaced when a container needs them, because then there is a token of a pod to do
+//! it with; nothing happens in the background.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::OnceCell, time::Instant};
+
+use crate::driver::{Call, FetchError};
+
+/// How many are remembered; a node has fewer accounts.
+const SESSIONS: usize = 4096;
+
+/// For whom a session is good: a service account that uses a class of one content.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity<C> {
+    class: C,
+    namespace: String,
+    service_account: String,
+}
+
+impl<C> Identity<C> {
+    pub(crate) fn of(call: &Call, class: C) -> Self {
+        Self {
+            class,
+            namespace: call.pod.namespace.clone(),
+            service_account: call.pod.service_account.clone(),
+        }
+    }
+}
+
+/// A session, and until when it lasts.
+pub(crate) struct Timed<S> {
+    pub(crate) session: S,
+    /// Zero if it does not end.
+    pub(crate) duration: Duration,
+    /// From when on it is better replaced.
+    due: Option<Instant>,
+    ends: Option<Instant>,
+}
+
+impl<S> Timed<S> {
+    /// One that lasts for `duration` from now on.
+    pub(crate) fn new(session: S, duration: Duration) -> Self {
+        let now = Instant::now();
+        let after = |time| if duration.is_zero() { None } else { now.checked_add(time) };
+        let (due, ends) = (after(duration * 2 / 3), after(duration));
+        Self { session, duration, due, ends }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ends.is_some_and(|ends| ends <= Instant::now())
+    }
+
+    fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
+}
+
+/// Filled by the first who needs it; those who come meanwhile wait for the same session.
+type Place<S> = Arc<OnceCell<Timed<S>>>;
+
+/// A session as one call uses it.
+pub(crate) struct Held<S> {
+    place: Place<S>,
+    /// Whether it was made for this call.
+    pub(crate) is_new: bool,
+}
+
+impl<S> Held<S> {
+    /// The session.
+    pub(crate) fn get(&self) -> Result<&Timed<S>, FetchError> {
+        // It is filled before there is a `Held`.
+        self.place.get().ok_or_else(|| FetchError::backend("there is no session"))
+    }
+}
+
+/// All sessions with a kind of backend.
+pub(crate) struct Sessions<K, S> {
+    places: Mutex<HashMap<K, Place<S>>>,
+}
+
+impl<K, S> Default for Sessions<K, S> {
+    fn default() -> Self {
+        Self { places: Mutex::default() }
+    }
+}
+
+impl<K: Clone + Eq + Hash, S> Sessions<K, S> {
+    /// The session of `key`: the one there is, or what `make` makes, of the old one if its time has
+    /// come.
+    pub(crate) async fn current(
+        &self,
+        key: &K,
+        make: impl AsyncFnOnce(Option<&Timed<S>>) -> Result<Timed<S>, FetchError>,
+    ) -> Result<Held<S>, FetchError> {
+        let place = self.place(key);
+        match place.get().filter(|timed| timed.is_due()) {
+            Some(old) => fill(self.replace(key, &place), make(Some(old))).await,
+            None => fill(place, make(None)).await,
+        }
+    }
+
+    /// A session after `refused`, which the backend takes no more.
+    pub(crate) async fn after(
+        &self,
+        refused: &Held<S>,
+        key: &K,
+        make: impl AsyncFnOnce(Option<&Timed<S>>) -> Result<Timed<S>, FetchError>,
+    ) -> Result<Held<S>, FetchError> {
+        fill(self.replace(key, &refused.place), make(None)).await
+    }
+
+    fn place(&self, key: &K) -> Place<S> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = places.get(key) {
+            return Arc::clone(place);
+        }
+        if places.len() >= SESSIONS {
+            places.retain(|_, place| place.get().is_some_and(|timed| !timed.has_ended()));
+        }
+        if places.len() >= SESSIONS {
+            places.clear();
+        }
+        Arc::clone(places.entry(key.clone()).or_default())
+    }
+
+    /// The place after `old`: another call may have made it already.
+    fn replace(&self, key: &K, old: &Place<S>) -> Place<S> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = places.entry(key.clone()).or_default();
+        if Arc::ptr_eq(place, old) {
+            *place = Place::default();
+        }
+        Arc::clone(place)
+    }
+}
+
+async fn fill<S>(
+    place: Place<S>,
+    make: impl Future<Output = Result<Timed<S>, FetchError>>,
+) -> Result<Held<S>, FetchError> {
+    let mut is_new = false;
+    let made = async {
+        is_new = true;
+        make.await
+    };
+    place.get_or_try_init(|| made).await?;
+    Ok(Held { place, is_new })
+}

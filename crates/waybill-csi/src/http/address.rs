@@ -1,0 +1,176 @@
+//! Where a backend is, and paths below it.
+
+use std::net::IpAddr;
+
+use http::Uri;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::driver::{Call, FetchError};
+
+/// All but what RFC 3986 calls unreserved.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Parameter of a class that lets credentials and values pass in the clear.
+const ALLOW_PLAIN_HTTP: &str = "allowPlainHTTP";
+
+/// The address of a backend: `https://host[:port][/path]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Address(String);
+
+impl Address {
+    /// Reads the parameter `name` of a class, whose value is `raw`.
+    ///
+    /// Without TLS anybody on the way could read values and keep the pod's token, so `http` is for
+    /// this machine alone, or for a class that says so.
+    pub(crate) fn parse(call: &Call, name: &str, raw: &str) -> Result<Self, FetchError> {
+        let wrong = |what: &str| {
+            let class = &call.class;
+            FetchError::invalid(format!("parameter {name} of ProviderClass {class:?} {what}"))
+        };
+        let not_one = || wrong("is not an address like https://backend.example.com:8200");
+        let uri: Uri = raw.parse().map_err(|_| not_one())?;
+        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(not_one());
+        };
+        if authority.as_str().contains('@') || uri.query().is_some() || raw.contains('#') {
+            return Err(wrong("must be an address without user, query or fragment"));
+        }
+        let allowed = || call.parameter(ALLOW_PLAIN_HTTP) == Some("true");
+        match scheme {
+            "https" => {}
+            "http" if is_this_machine(authority.host()) || allowed() => {}
+            "http" => {
+                return Err(wrong(
+                    "is not https; values would travel in the clear, which only allowPlainHTTP: \
+                     \"true\" allows",
+                ));
+            }
+            _ => return Err(not_one()),
+        }
+        Ok(Self(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/'))))
+    }
+
+    /// Where a cloud answers questions of its machines. Nothing leaves the machine's own link on the way.
+    #[cfg(feature = "metadata")]
+    pub(crate) fn of_metadata() -> Self {
+        Self("http://169.254.169.254".into())
+    }
+
+    /// The resource at `path`, every segment of it encoded, with a query.
+    pub(crate) fn join(&self, path: &str, query: &[(&str, &str)]) -> Result<Uri, FetchError> {
+        let segments = path.split('/').map(|segment| utf8_percent_encode(segment, RESERVED));
+        let mut text = self.0.clone();
+        for segment in segments {
+            text.push('/');
+            text.extend(segment);
+        }
+        for (at, (name, value)) in query.iter().enumerate() {
+            text.push(if at == 0 { '?' } else { '&' });
+            text.extend(utf8_percent_encode(name, RESERVED));
+            text.push('=');
+            text.extend(utf8_percent_encode(value, RESERVED));
+        }
+        text.parse().map_err(|_| FetchError::invalid("the key is too long for a URL"))
+    }
+}
+
+/// Whether `path` is what it says: no empty segment and none that leads elsewhere, so that what an
+/// allow-list was compared with is what the backend reads.
+pub(crate) fn is_plain_path(path: &str) -> bool {
+    path.split('/').all(|segment| !matches!(segment, "" | "." | ".."))
+        && !path.contains(|c: char| c.is_control() || matches!(c, '%' | '?' | '#' | '\\'))
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || literal.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::driver::PodIdentity;
+
+    fn call(parameters: &[(&str, &str)]) -> Call {
+        let pod = PodIdentity {
+            namespace: "n".into(),
+            service_account: "s".into(),
+            name: "p".into(),
+            uid: "u".into(),
+            node: "m".into(),
+        };
+        let parameters = parameters.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        Call { class: "c".into(), parameters, pod, tokens: BTreeMap::new() }
+    }
+
+    #[track_caller]
+    fn check(raw: &str, expected: Result<&str, &str>) {
+        let parsed = Address::parse(&call(&[]), "vaultAddr", raw);
+        let parsed = parsed.as_ref().map(|address| address.0.as_str());
+        match (parsed, expected) {
+            (Ok(parsed), Ok(expected)) => assert_eq!(parsed, expected),
+            (Err(error), Err(part)) => assert!(error.message.contains(part), "{error}"),
+            (parsed, expected) => panic!("{raw}: {parsed:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn credentials_travel_in_tls_or_on_this_machine_csi_49() {
+        check("https://vault.example.com", Ok("https://vault.example.com"));
+        check("https://vault.example.com:8200/base/", Ok("https://vault.example.com:8200/base"));
+        check("http://127.0.0.1:8200", Ok("http://127.0.0.1:8200"));
+        check("http://[::1]:8200", Ok("http://[::1]:8200"));
+        check("http://localhost:8200", Ok("http://localhost:8200"));
+        check("http://vault.example.com", Err("is not https"));
+        check("http://127.0.0.1.example.com", Err("is not https"));
+        check("http://localhost.example.com", Err("is not https"));
+        let open = call(&[(ALLOW_PLAIN_HTTP, "true")]);
+        assert!(Address::parse(&open, "vaultAddr", "http://vault.example.com").is_ok());
+        let odd = call(&[(ALLOW_PLAIN_HTTP, "yes")]);
+        assert!(Address::parse(&odd, "vaultAddr", "http://vault.example.com").is_err());
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        check("", Err("is not an address"));
+        check("vault.example.com", Err("is not an address"));
+        check("/var/run/vault.sock", Err("is not an address"));
+        check("unix:///var/run/vault.sock", Err("is not an address"));
+        check("ftp://vault.example.com", Err("is not an address"));
+        check("https://user:secret@vault.example.com", Err("without user"));
+        check("https://vault.example.com/?a=b", Err("without user, query"));
+        check("https://vault.example.com/#f", Err("fragment"));
+    }
+
+    #[test]
+    fn a_segment_stays_one_segment() {
+        let address = Address("https://h".into());
+        let joined = address.join("v1/a b/c%2fd?e", &[("version", "1&x=y")]).unwrap();
+        assert_eq!(joined.to_string(), "https://h/v1/a%20b/c%252fd%3Fe?version=1%26x%3Dy");
+    }
+
+    #[test]
+    fn no_path_leads_elsewhere_csi_45() {
+        for good in ["secret/data/app", "a", "instance-id", "ä/b c"] {
+            assert!(is_plain_path(good), "{good}");
+        }
+        for bad in [
+            "",
+            "/a",
+            "a/",
+            "a//b",
+            "a/../b",
+            "..",
+            "./a",
+            "a/%2e%2e/b",
+            "a?b",
+            "a#b",
+            "a\\b",
+            "a\nb",
+        ] {
+            assert!(!is_plain_path(bad), "{bad}");
+        }
+    }
+}

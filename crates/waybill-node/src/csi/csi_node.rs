@@ -1,0 +1,123 @@
+//! The CSINode object: which drivers this node has, for the scheduler and for whoever looks.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::{
+    api::{
+        core::v1::Node,
+        storage::v1::{CSINode, CSINodeDriver, CSINodeSpec},
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tracing::{debug, info};
+use waybill_core::{chain::Chain, id::DriverName};
+
+use super::drivers::Registered;
+use crate::retry::Pauses;
+
+/// Lists the drivers that give variables; the scheduler reads it (OP-43).
+const ENV_DRIVERS: &str = "csi.waybill.dev/env-drivers";
+
+/// The API server is near, or it is tried again.
+const LONGEST: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Keeps the object of one node.
+pub(crate) struct CsiNodeKeeper {
+    client: Client,
+    node: String,
+    drivers: watch::Receiver<BTreeMap<DriverName, Registered>>,
+}
+
+impl CsiNodeKeeper {
+    pub(super) fn new(
+        client: Client,
+        node: &str,
+        drivers: watch::Receiver<BTreeMap<DriverName, Registered>>,
+    ) -> Self {
+        Self { client, node: node.to_owned(), drivers }
+    }
+
+    /// Writes what there is, and each change.
+    pub(crate) async fn run(mut self) {
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        loop {
+            let drivers = self.drivers.borrow_and_update().clone();
+            match timeout(LONGEST, self.write(&drivers)).await {
+                Ok(Ok(())) => {
+                    info!(drivers = drivers.len(), "CSINode says which drivers there are");
+                    pauses.reset();
+                    if self.drivers.changed().await.is_err() {
+                        return;
+                    }
+                }
+                // The node's own object may not be there yet, nor an API server that has the kind.
+                Ok(Err(error)) => {
+                    debug!(error = %Chain(&error), "CSINode cannot be written yet");
+                    sleep(pauses.next()).await;
+                }
+                Err(_) => sleep(pauses.next()).await,
+            }
+        }
+    }
+
+    async fn write(&self, drivers: &BTreeMap<DriverName, Registered>) -> Result<(), kube::Error> {
+        let objects: Api<CSINode> = Api::all(self.client.clone());
+        let (list, injecting) = (list(drivers), env_drivers(drivers));
+        let patch = json!({
+            "metadata": {"annotations": {ENV_DRIVERS: injecting}},
+            "spec": {"drivers": list},
+        });
+        let patched =
+            objects.patch(&self.node, &PatchParams::default(), &Patch::Merge(patch)).await;
+        match patched {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            other => return other.map(drop),
+        }
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let owner = nodes.get(&self.node).await?;
+        let object = CSINode {
+            metadata: ObjectMeta {
+                name: Some(self.node.clone()),
+                annotations: Some([(ENV_DRIVERS.to_owned(), injecting)].into()),
+                // It goes with the node.
+                owner_references: Some(vec![OwnerReference {
+                    api_version: "v1".to_owned(),
+                    kind: "Node".to_owned(),
+                    name: self.node.clone(),
+                    uid: owner.metadata.uid.unwrap_or_default(),
+                    ..OwnerReference::default()
+                }]),
+                ..ObjectMeta::default()
+            },
+            spec: CSINodeSpec { drivers: list },
+            ..CSINode::default()
+        };
+        objects.create(&PostParams::default(), &object).await.map(drop)
+    }
+}
+
+fn list(drivers: &BTreeMap<DriverName, Registered>) -> Vec<CSINodeDriver> {
+    let driver = |(name, driver): (&DriverName, &Registered)| CSINodeDriver {
+        name: name.to_string(),
+        node_id: driver.node_id.clone(),
+        topology_keys: Some(driver.topology_keys.clone()).filter(|keys| !keys.is_empty()),
+        ..CSINodeDriver::default()
+    };
+    drivers.iter().map(driver).collect()
+}
+
+fn env_drivers(drivers: &BTreeMap<DriverName, Registered>) -> String {
+    let injecting = drivers.iter().filter(|(_, driver)| driver.injects);
+    injecting.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,289 @@
+//! Values that change while a container runs on the old ones.
+//!
+//! A pod that asks for it has its drivers asked again, as often as the class says. What is kept to
+//! compare with is a hash under a key of this process, in memory alone; no value is (CSI-30). A driver that
+//! fails meanwhile says nothing about a value, so nothing restarts for it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use sha2::{Digest, Sha256};
+use tokio::{sync::Notify, time::Instant};
+use uuid::Uuid;
+use waybill_api::pod::Container;
+use waybill_core::{env::value::EnvValue, id::PodUid};
+
+use super::{Asker, Csi, CsiVariable, Given, Group, groups};
+use crate::{
+    event::Kind,
+    pod::{Pod, RestartPolicy},
+};
+
+/// The annotation of a pod whose containers restart when a value changed: `"true"`.
+const RESTART_ON_ROTATION: &str = "waybill.dev/restart-on-rotation";
+
+/// What containers of this node run on.
+pub(crate) struct Rotations {
+    key: [u8; 32],
+    running: Mutex<HashMap<(PodUid, String), Running>>,
+    /// There is something new to wait for.
+    changed: Notify,
+}
+
+/// The values of one container, as far as they may change.
+struct Running {
+    /// Of each class: when it is asked again, and what it gave.
+    classes: BTreeMap<String, Known>,
+    /// Variables whose value is another by now.
+    stale: BTreeSet<String>,
+}
+
+struct Known {
+    interval: Duration,
+    due: Instant,
+    hashes: BTreeMap<String, Hash>,
+}
+
+type Hash = [u8; 32];
+
+impl Default for Rotations {
+    fn default() -> Self {
+        let (left, right) = (Uuid::new_v4().into_bytes(), Uuid::new_v4().into_bytes());
+        let mut key = [0; 32];
+        key[..16].copy_from_slice(&left);
+        key[16..].copy_from_slice(&right);
+        Self { key, running: Mutex::default(), changed: Notify::new() }
+    }
+}
+
+/// A class that is to be asked again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) pod: PodUid,
+    container: String,
+    class: String,
+}
+
+impl Rotations {
+    /// Containers of a pod that run on old values.
+    pub(crate) fn stale(&self, pod: &PodUid) -> BTreeSet<String> {
+        let running = self.lock();
+        let stale = running.iter().filter(|((uid, _), it)| uid == pod && !it.stale.is_empty());
+        stale.map(|((_, container), _)| container.clone()).collect()
+    }
+
+    /// Variables of a container that have other values by now.
+    pub(crate) fn stale_variables(&self, pod: &PodUid, container: &str) -> BTreeSet<String> {
+        let running = self.lock();
+        let found = running.get(&(pod.clone(), container.to_owned()));
+        found.map(|it| it.stale.clone()).unwrap_or_default()
+    }
+
+    /// Waits until classes are to be asked again, and says which.
+    pub(crate) async fn due(&self) -> Vec<Due> {
+        loop {
+            let changed = self.changed.notified();
+            let next = self.next();
+            match next {
+                Some(next) if next <= Instant::now() => return self.take_due(Instant::now()),
+                Some(next) => tokio::select! {
+                    () = tokio::time::sleep_until(next) => {}
+                    () = changed => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
+
+    pub(super) fn forget(&self, pod: &PodUid) {
+        self.lock().retain(|(uid, _), _| uid != pod);
+    }
+
+    /// Another container begins under that name.
+    fn begin(
+        &self,
+        pod: &PodUid,
+        container: &str,
+        classes: Vec<(String, Duration, BTreeMap<String, Hash>)>,
+    ) {
+        let now = Instant::now();
+        let known = |(class, interval, hashes): (String, Duration, _)| {
+            let due = now + self.spread(pod, container, &class, interval);
+            (class, Known { interval, due, hashes })
+        };
+        let classes: BTreeMap<_, _> = classes.into_iter().map(known).collect();
+        let place = (pod.clone(), container.to_owned());
+        if classes.is_empty() {
+            self.lock().remove(&place);
+        } else {
+            self.lock().insert(place, Running { classes, stale: BTreeSet::new() });
+            self.changed.notify_one();
+        }
+    }
+
+    /// Up to a fifth later than the class says, so that pods that started together do not restart so.
+    fn spread(&self, pod: &PodUid, container: &str, class: &str, interval: Duration) -> Duration {
+        let hash = self.hash(&[pod.as_str(), container, class].map(str::as_bytes));
+        let part = u32::from(u16::from_be_bytes([hash[0], hash[1]]));
+        interval + interval / 5 * part / u32::from(u16::MAX)
+    }
+
+    /// Nothing that is seen of the result tells what went in, without the key.
+    fn hash(&self, parts: &[&[u8]]) -> Hash {
+        let mut inner = Sha256::new_with_prefix(self.key);
+        for part in parts {
+            inner.update(part.len().to_be_bytes());
+            inner.update(part);
+        }
+        let outer = Sha256::new_with_prefix(self.key).chain_update(inner.finalize());
+        outer.finalize().into()
+    }
+
+    fn hash_value(&self, value: &EnvValue) -> Hash {
+        self.hash(&[value.expose()])
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let running = self.lock();
+        running.values().flat_map(|it| it.classes.values()).map(|known| known.due).min()
+    }
+
+    fn take_due(&self, now: Instant) -> Vec<Due> {
+        let mut due = Vec::new();
+        for ((pod, container), running) in self.lock().iter_mut() {
+            for (class, known) in running.classes.iter_mut().filter(|(_, known)| known.due <= now) {
+                let (pod, container, class) = (pod.clone(), container.clone(), class.clone());
+                known.due = now + self.spread(&pod, &container, &class, known.interval);
+                due.push(Due { pod, container, class });
+            }
+        }
+        due
+    }
+
+    /// The variables whose values are not those that the container was made with. None of them is new if
+    /// that is known already.
+    fn compare(&self, due: &Due, hashes: &BTreeMap<String, Hash>) -> Vec<String> {
+        let mut running = self.lock();
+        let place = (due.pod.clone(), due.container.clone());
+        let Some(running) = running.get_mut(&place) else { return Vec::new() };
+        let Some(known) = running.classes.get(&due.class) else { return Vec::new() };
+        let names = known.hashes.keys().chain(hashes.keys());
+        let differs = |name: &&String| known.hashes.get(*name) != hashes.get(*name);
+        let changed: BTreeSet<String> = names.filter(differs).cloned().collect();
+        changed.into_iter().filter(|name| running.stale.insert(name.clone())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(PodUid, String), Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Csi {
+    /// Remembers what a container is made with, if its pod wants to hear of changes.
+    pub(super) fn remember(&self, asker: Asker<'_>, given: &[(&Group<'_>, Given)]) {
+        let restarts = asker.pod.container(&asker.container.name).is_some_and(|container| {
+            container.kind == waybill_api::pod::ContainerKind::Regular || container.is_sidecar()
+        });
+        if !restarts || !wants_restart(asker.pod) {
+            return;
+        }
+        let classes = given.iter().filter_map(|(group, given)| {
+            let interval = given.refresh_interval?;
+            Some((group.class.to_owned(), interval, self.hashes(group, given)))
+        });
+        self.rotations.begin(asker.pod.uid(), &asker.container.name, classes.collect());
+    }
+
+    /// Asks a class again for a container that runs. True if the worker of the pod has to look.
+    pub(crate) async fn refresh(&self, pod: &Pod, due: &Due) -> bool {
+        let container = pod.container(&due.container);
+        let Some(found) = container.and_then(|it| pod.environment_of(it.kind, it.name())) else {
+            return false;
+        };
+        let variables = variables(found);
+        let groups = groups(&variables);
+        let Some(group) = groups.iter().find(|group| group.class == due.class) else {
+            return false;
+        };
+        let asker = Asker { pod, container: found };
+        let metrics = self.metrics.csi();
+        let count = |result| metrics.rotation(group.driver(), group.class, result);
+        let asked = match self.check(asker, group).await {
+            Ok(checked) => self.ask(asker, group, &checked).await,
+            Err(error) => Err(error),
+        };
+        // An optional value that is missing now may be missing because its backend is.
+        let Some(given) = asked.ok().filter(|given| given.omitted.is_empty()) else {
+            count("failed");
+            return false;
+        };
+        let changed = self.rotations.compare(due, &self.hashes(group, &given));
+        if changed.is_empty() {
+            count("unchanged");
+            return false;
+        }
+        let never = container.is_some_and(|it| it.restart_policy(pod) == RestartPolicy::Never);
+        count(if never { "kept" } else { "restarted" });
+        self.tell_rotation(pod, due, group, &changed, never);
+        !never
+    }
+
+    fn tell_rotation(
+        &self,
+        pod: &Pod,
+        due: &Due,
+        group: &Group<'_>,
+        changed: &[String],
+        never: bool,
+    ) {
+        let what = if never {
+            "the container keeps the old values, since its restart policy is Never"
+        } else {
+            "the container is restarted"
+        };
+        let message = format!(
+            "Values of {changed:?} changed: driver {:?}, ProviderClass {:?}, pod {}/{}: {what}",
+            group.driver(),
+            group.class,
+            pod.namespace(),
+            pod.name()
+        );
+        self.recorder.container(pod, &due.container, Kind::Normal, "EnvVarRotated", &message);
+    }
+
+    fn hashes(&self, group: &Group<'_>, given: &Given) -> BTreeMap<String, Hash> {
+        let name = |position: usize| {
+            let found = group.variables.iter().find(|variable| variable.position == position);
+            found.map(|variable| variable.name.to_owned())
+        };
+        let values = given.values.iter();
+        values
+            .filter_map(|(position, value)| {
+                Some((name(*position)?, self.rotations.hash_value(value)))
+            })
+            .collect()
+    }
+}
+
+fn wants_restart(pod: &Pod) -> bool {
+    let annotations = pod.object().metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(RESTART_ON_ROTATION)).is_some_and(|text| text == "true")
+}
+
+/// The variables of a container that come from drivers.
+fn variables(container: &Container) -> Vec<CsiVariable<'_>> {
+    let variables = container.env.iter().enumerate();
+    let variables = variables.filter(|(_, variable)| variable.value.is_empty());
+    variables
+        .filter_map(|(position, variable)| {
+            let selector = variable.value_from.as_ref()?.csi_secret_ref.as_ref()?;
+            Some(CsiVariable { position, name: &variable.name, selector })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

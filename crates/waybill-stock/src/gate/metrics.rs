@@ -1,0 +1,115 @@
+//! What the gate counts. Labels come from closed sets.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+/// A webhook that the gate serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Webhook {
+    Classes,
+    Pods,
+}
+
+impl Webhook {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Classes => "providerclasses",
+            Self::Pods => "pods",
+        }
+    }
+}
+
+/// How a review went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Allowed,
+    Denied,
+    /// Nobody could be asked, so there was no verdict.
+    Failed,
+    Unreadable,
+}
+
+impl Outcome {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Failed => "failed",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// The counters of a gate.
+pub(super) struct Metrics {
+    registry: Mutex<Registry>,
+    reviews: Family<ReviewLabels, Counter>,
+    durations: Family<WebhookLabel, Histogram>,
+    classes: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReviewLabels {
+    webhook: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WebhookLabel {
+    webhook: &'static str,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let reviews = Family::default();
+        let durations =
+            Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
+        let classes = Gauge::default();
+        registry.register(
+            "waybill_gate_reviews",
+            "Admission reviews by webhook and outcome",
+            reviews.clone(),
+        );
+        registry.register(
+            "waybill_gate_review_duration_seconds",
+            "Time for one admission review",
+            durations.clone(),
+        );
+        registry.register(
+            "waybill_gate_provider_classes",
+            "ProviderClasses that the gate knows",
+            classes.clone(),
+        );
+        Self { registry: Mutex::new(registry), reviews, durations, classes }
+    }
+}
+
+impl Metrics {
+    /// Counts a review.
+    pub(super) fn review(&self, webhook: Webhook, outcome: Outcome, took: Duration) {
+        let (webhook, outcome) = (webhook.name(), outcome.name());
+        self.reviews.get_or_create(&ReviewLabels { webhook, outcome }).inc();
+        self.durations.get_or_create(&WebhookLabel { webhook }).observe(took.as_secs_f64());
+    }
+
+    /// All of them, in the text format.
+    pub(super) fn text(&self, classes: usize) -> String {
+        self.classes.set(i64::try_from(classes).unwrap_or(i64::MAX));
+        let mut text = String::new();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        // Writing to a text does not fail.
+        let _ = encode(&mut text, &registry);
+        text
+    }
+}
+
+const BUCKETS: [f64; 9] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0];

@@ -1,0 +1,137 @@
+//! Variables from a driver that runs as its own process, on a whole stack: they come, change, and are refused.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use waybill_testkit::{
+    kubectl::Ran,
+    stack::{IMAGE, Setup, Stack},
+};
+
+use crate::BINARY;
+
+const DRIVER: &str = "mock.csi.waybill.dev";
+
+const CLASS: &str = "
+apiVersion: storage.k8s.io/v1
+kind: ProviderClass
+metadata: {name: e2e}
+spec:
+  driver: mock.csi.waybill.dev
+  parameters:
+    allowedNamespaces: default
+    allowedFields: 'app/*'
+    envInjection.refreshInterval: 10s
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: uses-e2e}
+rules: [{apiGroups: [storage.k8s.io], resources: [providerclasses], resourceNames: [e2e], verbs: [use]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: uses-e2e, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: uses-e2e}
+subjects: [{kind: ServiceAccount, name: default, namespace: default}]
+";
+
+fn pod(name: &str, key: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, annotations: {{waybill.dev/restart-on-rotation: 'true'}}}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: {IMAGE}
+    command: [sh, -c, 'test \"$A\" = first-value && echo first; test \"$A\" = second-value && echo second; exec sleep 3600']
+    env:
+    - {{name: A, valueFrom: {{csiSecretRef: {{driver: {DRIVER}, providerClassName: e2e, key: {key}}}}}}}
+"
+    )
+}
+
+/// A driver that ends with the test.
+struct DriverProcess(Child);
+
+impl Drop for DriverProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_driver(stack: &Stack, script: &Path) -> DriverProcess {
+    let node = stack.state().join("node");
+    let socket = node.join("plugins").join(DRIVER).join("csi.sock");
+    let child = Command::new(BINARY)
+        .args(["driver", "mock", "--script"])
+        .arg(script)
+        .arg("--socket")
+        .arg(format!("unix://{}", socket.display()))
+        .arg("--registration-dir")
+        .arg(node.join("plugins_registry"))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the driver starts");
+    DriverProcess(child)
+}
+
+fn write_script(path: &Path, value: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, format!("values: {{app/a: {value}}}\ncacheTTL: 0s\n")).unwrap();
+    fs::set_permissions(&new, Permissions::from_mode(0o600)).unwrap();
+    fs::rename(&new, path).unwrap();
+}
+
+fn env(stack: &Stack, arguments: &[&str]) -> Ran {
+    let child = stack.waybill().arg("env").args(arguments).spawn().expect("waybill starts");
+    Ran::of(format!("waybill env {}", arguments.join(" ")), child)
+}
+
+/// CSI-27, CSI-60, CSI-72, CSI-73
+#[test]
+fn values_of_a_driver_reach_a_container_and_change_with_it_csi_72_csi_73() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let kubectl = stack.kubectl();
+    let script = stack.dir().join("script.yaml");
+    write_script(&script, "first-value");
+    let driver = start_driver(&stack, &script);
+    kubectl.eventually_shows("get csinodes -o yaml", DRIVER);
+    kubectl.apply(CLASS).succeeds();
+    let apply =
+        |manifest: &str| kubectl.with_input(&["apply", "--validate=false", "-f", "-"], manifest);
+    apply(&pod("reader", "app/a")).succeeds();
+    kubectl.wait_until_ready("reader");
+    kubectl.eventually("logs reader", "first");
+    let table = env(&stack, &["reader"]);
+    table.shows(&[&format!("A CSI {DRIVER}, class e2e, key app/a *")]);
+    assert!(!table.stdout.contains("first-value"), "{table:#?}");
+    kubectl.eventually_shows("get events", "EnvVarInjectionSuccess");
+
+    // A key that the class does not serve is refused before there is a pod.
+    apply(&pod("greedy", "db/a")).fails_with(1, "Key 'db/a' not in allowedFields pattern 'app/*'");
+    // A key that the driver does not have keeps the container from being made, and says so.
+    apply(&pod("lost", "app/none")).succeeds();
+    kubectl.eventually_shows("get events", "CSI env injection failed: not_found");
+    kubectl.line("delete pod lost --grace-period=1").succeeds();
+
+    // What changes restarts the container.
+    write_script(&script, "second-value");
+    kubectl.eventually("logs reader", "second");
+    kubectl.eventually_shows("get events", "EnvVarRotated");
+    env(&stack, &["--stale"]).shows(&["No container runs on old values"]);
+
+    // A class that is gone serves nobody who starts now.
+    kubectl.line("delete providerclass e2e").succeeds();
+    apply(&pod("late", "app/a")).fails_with(1, "ProviderClass 'e2e' not found");
+    kubectl.eventually("exec reader -- echo alive", "alive");
+    kubectl.line("delete pod reader").succeeds();
+    drop(driver);
+    stack.stop();
+}
