@@ -17,13 +17,13 @@ use waybill_credential::{MetricSink, OnRotation};
 use crate::support::{Plugin, answer, serve};
 
 /// Signs the certificates of clients and of the server.
-struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     der: Vec<u8>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -33,7 +33,7 @@ impl Authority {
     }
 
     /// What a plugin answers.
-    fn issue(&self, name: &str) -> serde_json::Value {
+    pub(crate) fn issue(&self, name: &str) -> serde_json::Value {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -42,7 +42,7 @@ impl Authority {
     }
 
     /// A server that demands certificates.
-    fn server(&self) -> ServerConfig {
+    pub(crate) fn server(&self) -> ServerConfig {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -57,7 +57,7 @@ impl Authority {
             .unwrap()
     }
 
-    fn config(&self, plugin: &Plugin, address: std::net::SocketAddr) -> Config {
+    pub(crate) fn config(&self, plugin: &Plugin, address: std::net::SocketAddr) -> Config {
         let mut config = plugin.config(&format!("https://{address}"));
         config.root_cert = Some(vec![self.der.clone()]);
         config

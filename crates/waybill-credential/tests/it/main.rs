@@ -8,3 +8,4 @@ mod client;
 mod examples;
 mod plugins;
 mod support;
+mod watch;
