@@ -39,6 +39,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
+    /// CRED-39
     #[test]
     fn pauses_double_to_a_minute_and_success_clears_them_cred_39() {
         let mut backoff = Backoff::default();

@@ -92,6 +92,7 @@ fn skip_parameters(chars: &mut Chars<'_>) {
 mod tests {
     use super::*;
 
+    /// CRED-36
     #[test]
     fn the_hint_cannot_write_to_the_terminal_cred_36() {
         for (raw, clean) in [
@@ -108,6 +109,7 @@ mod tests {
         }
     }
 
+    /// CRED-36
     #[test]
     fn the_hint_is_given_ten_times_an_hour_cred_36() {
         let hint = Hint::default();
@@ -117,6 +119,7 @@ mod tests {
         assert!(said(INTERVAL));
     }
 
+    /// CRED-36
     #[test]
     fn the_help_is_upstreams_followed_by_the_hint_cred_36() {
         let text = Hint::default().text("get it", Instant::now());

@@ -125,7 +125,7 @@ impl Stdin {
 mod tests {
     use super::*;
 
-    /// Every case, once with a terminal and once without.
+    /// CRED-18: every case, once with a terminal and once without.
     #[test]
     fn standard_input_is_lent_as_the_mode_says_cred_18() {
         let taken = || Stdin::Taken("used by stdin resource manifest reader".to_owned());

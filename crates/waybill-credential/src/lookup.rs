@@ -32,6 +32,7 @@ mod tests {
 
     use super::*;
 
+    /// CRED-05
     #[test]
     fn names_are_found_on_path_only_and_paths_are_left_alone_cred_05() {
         let dir = tempfile::tempdir().unwrap();

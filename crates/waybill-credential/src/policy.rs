@@ -88,6 +88,7 @@ fn clean(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
+    /// CRED-05
     #[test]
     fn only_what_is_on_the_list_may_run_cred_05() {
         let path = OsStr::new("/usr/bin:/bin");
@@ -105,6 +106,7 @@ mod tests {
         assert!(!allows(&list(&["", "cat"]), "sh"));
     }
 
+    /// CRED-05
     #[test]
     fn a_policy_that_nobody_understands_lets_nothing_run_cred_05() {
         let parse = |policy, list: &[&str]| {

@@ -26,11 +26,13 @@ fn authority() -> String {
     rcgen::CertificateParams::new(vec!["ca".to_owned()]).unwrap().self_signed(&key).unwrap().pem()
 }
 
+/// CRED-12
 #[test]
 fn empty_fields_are_left_out_cred_12() {
     assert_eq!(told("server: 'https://h:1'"), json!({"server": "https://h:1"}));
 }
 
+/// CRED-06
 #[test]
 fn every_field_is_told_and_the_extension_as_it_is_cred_06_12() {
     let pem = authority();
@@ -51,6 +53,7 @@ fn every_field_is_told_and_the_extension_as_it_is_cred_06_12() {
     assert_eq!(read, ClusterInfo::of(&config(&fields)), "and back");
 }
 
+/// CRED-13
 #[test]
 fn files_are_told_as_data_and_never_by_their_path_cred_13() {
     let dir = tempfile::tempdir().unwrap();
@@ -61,7 +64,7 @@ fn files_are_told_as_data_and_never_by_their_path_cred_13() {
     assert!(!told.to_string().contains("ca.crt"));
 }
 
-/// What flags changed after the kubeconfig was read counts.
+/// CRED-14: what flags changed after the kubeconfig was read counts.
 #[test]
 fn the_cluster_that_is_used_is_told_cred_14() {
     let mut config = config("server: 'https://first'");
@@ -74,7 +77,7 @@ fn the_cluster_that_is_used_is_told_cred_14() {
     assert_eq!(certificates(&told.certificate_authority_data), config.root_cert);
 }
 
-/// Whoever adds a field to kubeconfigs finds this test.
+/// CRED-15: whoever adds a field to kubeconfigs finds this test.
 #[test]
 fn the_type_has_the_fields_of_kubeconfigs_cred_15() {
     let extension = kube::config::NamedExtension { name: String::new(), extension: json!(1) };
@@ -106,6 +109,7 @@ fn the_type_has_the_fields_of_kubeconfigs_cred_15() {
     assert_eq!(keys(serde_json::to_value(ours).unwrap()), expected);
 }
 
+/// CRED-26
 #[test]
 fn debug_output_hides_the_extension_cred_26() {
     let info = ClusterInfo { config: Some(json!("CANARY")), ..ClusterInfo::default() };

@@ -26,6 +26,7 @@ fn pair() -> (String, String) {
     (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
+/// CRED-22
 #[test]
 fn incomplete_answers_are_refused_cred_22_23_24() {
     let (certificate, key) = pair();
@@ -65,6 +66,7 @@ fn incomplete_answers_are_refused_cred_22_23_24() {
     );
 }
 
+/// CRED-25
 #[test]
 fn token_and_pair_are_both_used_cred_25() {
     let (certificate, key) = pair();
@@ -75,6 +77,7 @@ fn token_and_pair_are_both_used_cred_25() {
     assert!(header.is_sensitive() && credential.certificate().is_some());
 }
 
+/// CRED-24
 #[test]
 fn expiry_is_what_the_plugin_says_and_nothing_else_cred_24_30() {
     let now: Timestamp = NOW.parse().unwrap();
@@ -90,6 +93,7 @@ fn expiry_is_what_the_plugin_says_and_nothing_else_cred_24_30() {
     assert!(short.certificate().unwrap().not_after() > end, "which counts for nothing");
 }
 
+/// CRED-48
 #[test]
 fn renewal_begins_when_one_per_cent_is_left_cred_48() {
     for (life, early) in [
@@ -103,6 +107,7 @@ fn renewal_begins_when_one_per_cent_is_left_cred_48() {
     }
 }
 
+/// CRED-26
 #[test]
 fn debug_output_shows_no_token_and_no_key_cred_26() {
     let (certificate, key) = pair();

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// CRED-10
 #[test]
 fn the_question_has_a_cluster_only_if_it_shall_cred_10_11_17() {
     let parse = |text: String| serde_json::from_str::<Value>(&text).unwrap();
@@ -36,7 +37,7 @@ fn refused_at(stdout: &str, what: &str) {
     assert!(!error.contains("CANARY"), "{error}");
 }
 
-/// The token is CANARY, and no error repeats it.
+/// CRED-20: the token is CANARY, and no error repeats it.
 #[test]
 fn what_is_no_answer_is_refused_and_not_quoted_cred_20_21_22_26() {
     let v1 = r#""apiVersion":"client.authentication.k8s.io/v1""#;
@@ -72,7 +73,7 @@ fn what_is_no_answer_is_refused_and_not_quoted_cred_20_21_22_26() {
     );
 }
 
-/// client-go's decoder takes it, so some plugins print it.
+/// CRED-20: client-go's decoder takes it, so some plugins print it.
 #[test]
 fn yaml_is_read_too_cred_20() {
     let yaml =

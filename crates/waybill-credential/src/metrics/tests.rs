@@ -31,6 +31,7 @@ fn shows(registry: &Registry, line: &str) {
     assert!(text.lines().any(|shown| shown == line), "{line:?} is not in\n{text}");
 }
 
+/// CRED-44
 #[test]
 fn the_earliest_certificate_counts_and_none_is_infinite_cred_44_47() {
     let events = Events::default();
@@ -48,6 +49,7 @@ fn the_earliest_certificate_counts_and_none_is_infinite_cred_44_47() {
     shows(&registry, "rest_client_exec_plugin_ttl_seconds inf");
 }
 
+/// CRED-45
 #[test]
 fn ages_fall_into_upstreams_buckets_cred_45() {
     let mut registry = Registry::default();
@@ -78,6 +80,7 @@ fn ages_fall_into_upstreams_buckets_cred_45() {
     }
 }
 
+/// CRED-46
 #[test]
 fn calls_are_counted_by_code_and_kind_cred_46() {
     let mut registry = Registry::default();

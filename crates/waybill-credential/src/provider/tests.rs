@@ -11,6 +11,7 @@ fn refused(text: &str, expected: &str) {
     assert_eq!(error.to_string(), expected, "{text}");
 }
 
+/// CRED-42
 #[test]
 fn what_is_no_question_is_refused_cred_42() {
     refused("{", "decode");
@@ -31,13 +32,14 @@ fn what_is_no_question_is_refused_cred_42() {
     );
 }
 
-/// Tests do not have the variable.
+/// CRED-41: tests do not have the variable.
 #[test]
 fn a_program_that_nobody_asks_is_told_so_cred_41() {
     let error = load_exec_credential_from_env().unwrap_err();
     assert_eq!(error.to_string(), "KUBERNETES_EXEC_INFO env var is unset or empty");
 }
 
+/// CRED-43
 #[test]
 fn clusters_and_configurations_turn_into_each_other_cred_43() {
     let key = rcgen::KeyPair::generate().unwrap();
@@ -64,6 +66,7 @@ fn clusters_and_configurations_turn_into_each_other_cred_43() {
     refused(&bad.to_string(), "proxy-url is no URL");
 }
 
+/// CRED-51
 #[test]
 fn clients_understand_our_answers_cred_51() {
     let expires: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();

@@ -20,7 +20,7 @@ fn refused(fields: &str, expected: &str) {
 const V1: &str = "apiVersion: client.authentication.k8s.io/v1";
 const V1BETA1: &str = "apiVersion: client.authentication.k8s.io/v1beta1";
 
-/// Word for word those of client-go.
+/// CRED-02: word for word those of client-go.
 #[test]
 fn faults_have_upstreams_texts_cred_02_03_04_08_19() {
     refused(
@@ -72,6 +72,7 @@ fn faults_have_upstreams_texts_cred_02_03_04_08_19() {
     assert_eq!(misspelt_interactive_mode(&kubeconfig("Never")), None);
 }
 
+/// CRED-02
 #[test]
 fn every_fault_is_told_at_once_cred_02() {
     refused(
@@ -82,13 +83,14 @@ fn every_fault_is_told_at_once_cred_02() {
     );
 }
 
+/// CRED-19
 #[test]
 fn only_v1beta1_may_leave_the_interactive_mode_out_cred_19() {
     let stanza = ExecStanza::of_user("u", &auth(&format!("exec: {{{V1BETA1}, command: c}}")));
     assert_eq!(stanza.unwrap().unwrap().interactive_mode(), InteractiveMode::IfAvailable);
 }
 
-/// Also the other way round: without them there is a plugin.
+/// CRED-35: also the other way round: without them there is a plugin.
 #[test]
 fn static_credentials_win_cred_35() {
     let exec = format!("exec: {{{V1BETA1}, command: c}}");
@@ -102,6 +104,7 @@ fn static_credentials_win_cred_35() {
     assert_eq!(ExecStanza::of_user("u", &auth("auth-provider: {name: oidc}")).unwrap(), None);
 }
 
+/// CRED-01
 #[test]
 fn a_stanza_survives_reading_and_writing_with_what_nobody_knows_cred_01() {
     let text = format!(
@@ -119,6 +122,7 @@ fn a_stanza_survives_reading_and_writing_with_what_nobody_knows_cred_01() {
     assert_eq!(exec, &expected);
 }
 
+/// CRED-26
 #[test]
 fn debug_output_shows_neither_arguments_nor_variables_cred_26() {
     let exec = format!(

@@ -9,6 +9,7 @@ use crate::support::{Plugin, eventually};
 
 const HOUR: Duration = Duration::from_hours(1);
 
+/// CRED-28
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_first_requests_run_the_plugin_once_cred_28_29() {
     let plugin = Plugin::answering();
@@ -22,6 +23,7 @@ async fn a_thousand_first_requests_run_the_plugin_once_cred_28_29() {
     assert_eq!(plugin.runs(), 1);
 }
 
+/// CRED-29
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_who_waits_gets_the_same_error_cred_29() {
     let plugin = Plugin::running("echo run >>\"$RUNS\"; exit 1");
@@ -34,6 +36,7 @@ async fn everybody_who_waits_gets_the_same_error_cred_29() {
     assert_eq!(plugin.runs(), 1);
 }
 
+/// CRED-28
 #[tokio::test]
 async fn equal_configurations_share_and_any_difference_separates_cred_28() {
     let plugin = Plugin::answering();
@@ -58,7 +61,7 @@ async fn equal_configurations_share_and_any_difference_separates_cred_28() {
     assert!(exec(&|exec| exec.provide_cluster_info = true));
 }
 
-/// `kube` must not run it again.
+/// CRED-07: `kube` must not run it again.
 #[test]
 fn the_stanza_is_taken_out_of_the_configuration_cred_07() {
     let plugin = Plugin::answering();
@@ -68,6 +71,7 @@ fn the_stanza_is_taken_out_of_the_configuration_cred_07() {
     assert!(config.auth_info.exec.is_none() && take(&mut config).is_none());
 }
 
+/// CRED-30
 #[tokio::test]
 async fn the_plugin_runs_again_when_its_credential_has_expired_cred_30() {
     let plugin = Plugin::answering();
@@ -84,7 +88,7 @@ async fn the_plugin_runs_again_when_its_credential_has_expired_cred_30() {
     assert_eq!(plugin.runs(), 2);
 }
 
-/// As client-go: whoever needs it uses it, and the next one asks again.
+/// CRED-30: as client-go: whoever needs it uses it, and the next one asks again.
 #[tokio::test]
 async fn a_credential_that_comes_expired_is_used_once_cred_30() {
     let plugin = Plugin::answering();
@@ -97,6 +101,7 @@ async fn a_credential_that_comes_expired_is_used_once_cred_30() {
     }
 }
 
+/// CRED-48
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shortly_before_expiry_the_next_is_fetched_behind_everybodys_back_cred_48() {
     // The second run waits until the test lets it go on.
@@ -121,6 +126,7 @@ async fn shortly_before_expiry_the_next_is_fetched_behind_everybodys_back_cred_4
     assert_eq!(plugin.runs(), 2);
 }
 
+/// CRED-39
 #[tokio::test]
 async fn a_plugin_that_fails_is_left_alone_for_a_while_cred_39() {
     let plugin = Plugin::running("echo run >>\"$RUNS\"; [ -e \"$DIR/good\" ] && cat \"$ANSWER\"");
@@ -137,6 +143,7 @@ async fn a_plugin_that_fails_is_left_alone_for_a_while_cred_39() {
     assert_eq!(plugin.runs(), 4);
 }
 
+/// CRED-33
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_refusals_run_the_plugin_once_more_cred_33_34() {
     let plugin = Plugin::answering();
@@ -154,6 +161,7 @@ async fn a_thousand_refusals_run_the_plugin_once_more_cred_33_34() {
     assert_eq!(plugin.runs(), 2);
 }
 
+/// CRED-39
 #[tokio::test]
 async fn a_credential_that_stays_the_same_is_not_asked_for_at_each_refusal_cred_39() {
     let plugin = Plugin::answering();
@@ -168,7 +176,7 @@ async fn a_credential_that_stays_the_same_is_not_asked_for_at_each_refusal_cred_
     }
 }
 
-/// A server that refuses everything, and a plugin that has a new token each time.
+/// CRED-39: a server that refuses everything, and a plugin that has a new token each time.
 #[tokio::test]
 async fn new_credentials_that_nobody_accepts_are_not_asked_for_at_each_refusal_cred_39() {
     let plugin = Plugin::answering();
@@ -181,6 +189,7 @@ async fn new_credentials_that_nobody_accepts_are_not_asked_for_at_each_refusal_c
     assert_eq!(plugin.runs(), 3);
 }
 
+/// CRED-39
 #[tokio::test]
 async fn a_refresh_that_fails_discards_nothing_cred_39() {
     let plugin = Plugin::running("echo run >>\"$RUNS\"; [ ! -e \"$DIR/bad\" ] && cat \"$ANSWER\"");
@@ -200,6 +209,7 @@ impl MetricSink for Calls {
     }
 }
 
+/// CRED-46
 #[tokio::test]
 async fn sinks_hear_of_calls_from_their_registration_on_cred_46_47() {
     let plugin = Plugin::running("echo run >>\"$RUNS\"; [ ! -e \"$DIR/bad\" ] && cat \"$ANSWER\"");

@@ -91,7 +91,7 @@ impl MetricSink for Rotations {
     }
 }
 
-/// Ten rotations: no request comes over a connection that was there before the last of them.
+/// CRED-25: ten rotations: no request comes over a connection that was there before the last of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_certificate_means_a_new_connection_cred_25_31_45() {
     for on_rotation in [OnRotation::Drain, OnRotation::Close] {
@@ -123,7 +123,7 @@ async fn a_new_certificate_means_a_new_connection_cred_25_31_45() {
     }
 }
 
-/// The same certificate again is no rotation.
+/// CRED-31: the same certificate again is no rotation.
 #[tokio::test]
 async fn an_unchanged_certificate_keeps_its_connections_cred_31() {
     let authority = Authority::new();

@@ -31,6 +31,7 @@ fn good(tokens: &[&'static str]) -> Arc<Mutex<Vec<&'static str>>> {
     Arc::new(Mutex::new(tokens.to_vec()))
 }
 
+/// CRED-25
 #[tokio::test]
 async fn the_token_goes_with_every_request_and_the_plugin_runs_once_cred_25_28() {
     let plugin = Plugin::answering();
@@ -42,6 +43,7 @@ async fn the_token_goes_with_every_request_and_the_plugin_runs_once_cred_25_28()
     assert_eq!(plugin.runs(), 1);
 }
 
+/// CRED-33
 #[tokio::test]
 async fn a_refused_token_is_replaced_and_the_request_repeated_cred_33() {
     let plugin = Plugin::answering();
@@ -55,6 +57,7 @@ async fn a_refused_token_is_replaced_and_the_request_repeated_cred_33() {
     assert_eq!((plugin.runs(), requests.load(Ordering::SeqCst)), (2, 3));
 }
 
+/// CRED-33
 #[tokio::test]
 async fn without_repetition_the_401_is_returned_and_the_next_request_passes_cred_33() {
     let mut plugin = Plugin::answering();
@@ -76,7 +79,7 @@ async fn without_repetition_the_401_is_returned_and_the_next_request_passes_cred
     assert_eq!((plugin.runs(), requests.load(Ordering::SeqCst)), (2, 2));
 }
 
-/// As stock kubectl: one run for the token, one because it was refused.
+/// CRED-33: as stock kubectl: one run for the token, one because it was refused.
 #[tokio::test]
 async fn a_token_that_is_always_refused_costs_two_runs_cred_33() {
     let plugin = Plugin::answering();
@@ -85,6 +88,7 @@ async fn a_token_that_is_always_refused_costs_two_runs_cred_33() {
     assert_eq!((plugin.runs(), requests.load(Ordering::SeqCst)), (2, 1));
 }
 
+/// CRED-29
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_requests_share_one_run_and_one_more_when_refused_cred_29_34() {
     let plugin = Plugin::answering();
@@ -100,6 +104,7 @@ async fn a_thousand_requests_share_one_run_and_one_more_when_refused_cred_29_34(
     assert_eq!(plugin.runs(), 2);
 }
 
+/// CRED-35
 #[tokio::test]
 async fn an_authorization_header_of_the_caller_wins_cred_35() {
     let plugin = Plugin::answering();
@@ -110,6 +115,7 @@ async fn an_authorization_header_of_the_caller_wins_cred_35() {
     assert_eq!(plugin.runs(), 0);
 }
 
+/// CRED-35
 #[tokio::test]
 async fn a_static_token_wins_cred_35() {
     let plugin = Plugin::answering();
@@ -121,7 +127,7 @@ async fn a_static_token_wins_cred_35() {
     assert_eq!(plugin.runs(), 0);
 }
 
-/// A body that is there is sent twice.
+/// CRED-33: a body that is there is sent twice.
 #[tokio::test]
 async fn writes_are_repeated_too_cred_33() {
     let plugin = Plugin::answering();
@@ -138,6 +144,7 @@ async fn writes_are_repeated_too_cred_33() {
     assert_eq!((plugin.runs(), requests.load(Ordering::SeqCst)), (2, 2));
 }
 
+/// CRED-37
 #[tokio::test]
 async fn a_failing_plugin_is_told_in_upstreams_words_cred_37() {
     let plugin = Plugin::running("exit 1");
@@ -149,6 +156,7 @@ async fn a_failing_plugin_is_told_in_upstreams_words_cred_37() {
     );
 }
 
+/// CRED-32
 #[tokio::test]
 async fn token_rotation_closes_no_connection_cred_32() {
     let plugin = Plugin::answering();

@@ -11,6 +11,7 @@ fn example(name: &str) -> String {
     path.display().to_string()
 }
 
+/// CRED-51
 #[tokio::test]
 async fn the_token_plugin_passes_a_file_on_cred_51() {
     let mut plugin = Plugin::answering();
@@ -22,6 +23,7 @@ async fn the_token_plugin_passes_a_file_on_cred_51() {
     assert!(credential.expires().is_some());
 }
 
+/// CRED-51
 #[tokio::test]
 async fn the_certificate_plugin_issues_for_a_user_cred_51() {
     let mut plugin = Plugin::answering();

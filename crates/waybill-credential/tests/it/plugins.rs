@@ -16,6 +16,7 @@ async fn error(plugin: &Plugin) -> String {
     plugin.authenticator().credential().await.unwrap_err().to_string()
 }
 
+/// CRED-09
 #[tokio::test]
 async fn a_plugin_sees_its_arguments_its_variables_and_our_question_cred_09_10() {
     let mut plugin = Plugin::running(
@@ -39,6 +40,7 @@ async fn a_plugin_sees_its_arguments_its_variables_and_our_question_cred_09_10()
     );
 }
 
+/// CRED-36
 #[tokio::test]
 async fn missing_programs_are_named_with_help_cred_36() {
     let mut plugin = Plugin::answering();
@@ -53,6 +55,7 @@ async fn missing_programs_are_named_with_help_cred_36() {
     }
 }
 
+/// CRED-37
 #[tokio::test]
 async fn failures_are_told_as_upstream_tells_them_cred_37() {
     let dir = tempfile::tempdir().unwrap();
@@ -79,6 +82,7 @@ async fn failures_are_told_as_upstream_tells_them_cred_37() {
     check(&error(&killed).await, "exec: executable /bin/sh failed with exit code -1");
 }
 
+/// CRED-38
 #[tokio::test]
 async fn a_plugin_that_hangs_is_killed_with_its_children_cred_38_40() {
     let mut plugin = Plugin::running(
@@ -94,6 +98,7 @@ async fn a_plugin_that_hangs_is_killed_with_its_children_cred_38_40() {
     eventually("its child is gone", || !lives(&plugin.file("child"))).await;
 }
 
+/// CRED-38
 #[tokio::test]
 async fn a_plugin_for_which_nobody_waits_is_killed_cred_38() {
     let plugin = Plugin::running(
@@ -108,6 +113,7 @@ async fn a_plugin_for_which_nobody_waits_is_killed_cred_38() {
     eventually("its child is gone", || !lives(&ready)).await;
 }
 
+/// CRED-20
 #[tokio::test]
 async fn garbage_and_floods_are_refused_cred_20() {
     check(
@@ -120,6 +126,7 @@ async fn garbage_and_floods_are_refused_cred_20() {
     assert!(!lives(&flood.file("self")));
 }
 
+/// CRED-38
 #[tokio::test]
 async fn a_child_that_keeps_standard_output_open_delays_nobody_cred_38() {
     let plugin = Plugin::running("sleep 1000 & echo $! >\"$DIR/child\"; cat \"$ANSWER\"");
@@ -130,6 +137,7 @@ async fn a_child_that_keeps_standard_output_open_delays_nobody_cred_38() {
     rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
 }
 
+/// CRED-18
 #[tokio::test]
 async fn always_interactive_needs_a_terminal_cred_18() {
     use std::io::IsTerminal;
@@ -146,6 +154,7 @@ async fn always_interactive_needs_a_terminal_cred_18() {
     assert_eq!(plugin.runs(), 0);
 }
 
+/// CRED-05
 #[tokio::test]
 async fn a_plugin_that_is_not_allowed_is_not_run_cred_05() {
     let mut plugin = Plugin::answering();

@@ -77,12 +77,13 @@ async fn events(on_rotation: OnRotation) -> Result<usize, kube::Error> {
     Ok(10)
 }
 
+/// CRED-31
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_loses_no_event_over_ten_certificates_cred_31_50() {
     assert_eq!(events(OnRotation::Drain).await.unwrap(), 10);
 }
 
-/// As in client-go, for those who want it.
+/// CRED-31: as in client-go, for those who want it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_closed_at_rotation_if_so_chosen_cred_31() {
     events(OnRotation::Close).await.unwrap_err();

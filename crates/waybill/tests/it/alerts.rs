@@ -64,7 +64,7 @@ fn an_alert_fires_when_placeholders_go_on_exec_47() {
     assert_eq!(alert["for"], "10m");
 }
 
-/// At most 0.01 % failed calls in a day, and no certificate past its end.
+/// CRED-48: at most 0.01 % failed calls in a day, and no certificate past its end.
 #[test]
 fn the_objectives_for_credential_plugins_are_watched_cred_48() {
     let has = |parts: &[&str]| {

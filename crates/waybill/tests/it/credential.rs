@@ -22,6 +22,7 @@ fn run(arguments: &[&str]) -> (bool, String, String) {
     (output.status.success(), text(output.stdout), text(output.stderr))
 }
 
+/// CRED-26
 #[test]
 fn a_run_is_explained_and_hides_the_token_cred_26() {
     let dir = tempfile::tempdir().unwrap();
@@ -41,6 +42,7 @@ fn a_run_is_explained_and_hides_the_token_cred_26() {
     assert!(success && !stdout.contains("Time taken"), "{stdout}");
 }
 
+/// CRED-05
 #[test]
 fn commands_say_why_there_is_no_credential_cred_05_37() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,6 +67,7 @@ fn commands_say_why_there_is_no_credential_cred_05_37() {
     }
 }
 
+/// CRED-02
 #[test]
 fn a_stanza_that_cannot_be_is_refused_in_upstreams_words_cred_02_19() {
     let dir = tempfile::tempdir().unwrap();

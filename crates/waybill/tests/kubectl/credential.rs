@@ -50,6 +50,7 @@ fn answering(token: &str) -> String {
     format!("echo '{answer}'")
 }
 
+/// CRED-27
 #[test]
 fn a_good_token_costs_one_run_as_in_kubectl_cred_27_28() {
     let Some(cluster) = Cluster::start() else { return };
@@ -62,7 +63,7 @@ fn a_good_token_costs_one_run_as_in_kubectl_cred_27_28() {
     assert_eq!(plugin.runs(), 2, "discovery and the list share one run of another process");
 }
 
-/// kubectl asks twice, and runs its plugin again for each refusal; we leave one alone that gives the same token.
+/// CRED-33: kubectl asks twice, and runs its plugin again for each refusal; we leave one alone that gives the same token.
 #[test]
 fn a_refused_token_costs_two_runs_and_more_in_kubectl_cred_33() {
     let Some(cluster) = Cluster::start() else { return };
@@ -75,6 +76,7 @@ fn a_refused_token_costs_two_runs_and_more_in_kubectl_cred_33() {
     assert_eq!(plugin.runs(), 2);
 }
 
+/// CRED-20
 #[test]
 fn plugins_that_fail_are_told_in_kubectls_words_cred_20_21_22_36_37() {
     let Some(cluster) = Cluster::start() else { return };
