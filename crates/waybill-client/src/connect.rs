@@ -2,11 +2,15 @@
 
 mod kubeconfig;
 
-use std::path::PathBuf;
+use std::{fs, path::PathBuf, sync::Arc};
 
 use kube::{
     Client, Config,
-    config::{InClusterError, KubeConfigOptions, KubeconfigError},
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use waybill_credential::{
+    Authenticator, Authenticators, ClientError, StanzaError, client_builder_with,
+    misspelt_interactive_mode,
 };
 
 /// Which cluster to talk to, as whom, and where.
@@ -42,15 +46,13 @@ pub struct Session {
     pub server: String,
 }
 
-/// Reads the kubeconfig and prepares a client, for which its credential plugin is run if it has one.
+/// Reads the kubeconfig and prepares a client, which runs its credential plugin when it needs one.
 pub async fn connect(options: &Options) -> Result<Session, ConnectError> {
-    let config = config(options).await?;
+    let Prepared { config, plugin } = prepare(options).await?;
     let namespace = config.default_namespace.clone();
     let server = config.cluster_url.to_string();
-    let client = Client::try_from(config).map_err(|source| ConnectError::Client {
-        path: options.kubeconfig.clone(),
-        source: Box::new(source),
-    })?;
+    let builder = client_builder_with(config, plugin);
+    let client = builder.map_err(|source| ConnectError::client(options, source))?.build();
     Ok(Session { client, namespace, server })
 }
 
@@ -65,17 +67,25 @@ pub fn connect_in_cluster() -> Result<Session, ConnectError> {
     Ok(Session { client, namespace, server })
 }
 
+/// The credential plugin of the kubeconfig's user, if they have one that counts.
+pub async fn plugin(options: &Options) -> Result<Option<Arc<Authenticator>>, ConnectError> {
+    prepare(options).await.map(|prepared| prepared.plugin)
+}
+
+/// A configuration without its credential plugin, and who runs that.
+pub(crate) struct Prepared {
+    pub(crate) config: Config,
+    pub(crate) plugin: Option<Arc<Authenticator>>,
+}
+
 /// What the kubeconfig says about the chosen context.
-pub(crate) async fn config(options: &Options) -> Result<Config, ConnectError> {
-    let unusable = |source| ConnectError::Kubeconfig {
-        path: options.kubeconfig.clone(),
-        source: Box::new(source),
-    };
-    let kubeconfig = kubeconfig::read(&options.kubeconfig).await.map_err(unusable)?;
+pub(crate) async fn prepare(options: &Options) -> Result<Prepared, ConnectError> {
+    let kubeconfig = read(options).await?;
+    let user = user(&kubeconfig, options);
     let chosen =
         KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(kubeconfig, &chosen).await;
-    let mut config = config.map_err(unusable)?;
+    let mut config = config.map_err(|source| ConnectError::kubeconfig(options, source))?;
     if let Some(namespace) = &options.namespace {
         config.default_namespace.clone_from(namespace);
     }
@@ -83,7 +93,32 @@ pub(crate) async fn config(options: &Options) -> Result<Config, ConnectError> {
         config.auth_info.impersonate = Some(other.user.clone());
         config.auth_info.impersonate_groups = Some(other.groups.clone());
     }
-    Ok(config)
+    let known = Authenticators::of_this_process();
+    let plugin = known.take_plugin(&user, &mut config, &waybill_credential::Options::default());
+    let plugin = plugin.map_err(|source| ConnectError::plugin(options, source))?;
+    Ok(Prepared { config, plugin })
+}
+
+async fn read(options: &Options) -> Result<Kubeconfig, ConnectError> {
+    let path = &options.kubeconfig;
+    kubeconfig::read(path).await.map_err(|source| {
+        // What comes through a pipe comes once.
+        let text = path.is_file().then(|| fs::read_to_string(path).ok()).flatten();
+        match text.and_then(|text| misspelt_interactive_mode(&text)) {
+            Some(fault) => ConnectError::plugin(options, fault),
+            None => ConnectError::kubeconfig(options, source),
+        }
+    })
+}
+
+/// The user of the chosen context, for errors.
+fn user(kubeconfig: &Kubeconfig, options: &Options) -> String {
+    let context = options.context.as_ref().or(kubeconfig.current_context.as_ref());
+    let named = kubeconfig.contexts.iter().find(|named| Some(&named.name) == context);
+    named
+        .and_then(|named| named.context.as_ref())
+        .and_then(|context| context.user.clone())
+        .unwrap_or_default()
 }
 
 /// Why there is no client.
@@ -106,7 +141,16 @@ pub enum ConnectError {
         path: PathBuf,
         /// What is wrong with it.
         #[source]
-        source: Box<kube::Error>,
+        source: ClientError,
+    },
+    /// The credential plugin in it cannot be used.
+    #[error("cannot use the credential plugin of the kubeconfig {}", path.display())]
+    Plugin {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: StanzaError,
     },
     /// The process is in no pod, or the pod has no token.
     #[error("this is not a pod with the token of a service account; name a kubeconfig")]
@@ -114,4 +158,18 @@ pub enum ConnectError {
     /// What the pod has cannot be used.
     #[error("cannot make a client from the token of this pod's service account")]
     PodClient(#[source] Box<kube::Error>),
+}
+
+impl ConnectError {
+    fn kubeconfig(options: &Options, source: KubeconfigError) -> Self {
+        Self::Kubeconfig { path: options.kubeconfig.clone(), source: Box::new(source) }
+    }
+
+    pub(crate) fn client(options: &Options, source: ClientError) -> Self {
+        Self::Client { path: options.kubeconfig.clone(), source }
+    }
+
+    fn plugin(options: &Options, source: StanzaError) -> Self {
+        Self::Plugin { path: options.kubeconfig.clone(), source }
+    }
 }

@@ -6,23 +6,26 @@
 
 mod session;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{HOST, SEC_WEBSOCKET_PROTOCOL},
+    header::{AUTHORIZATION, HOST, SEC_WEBSOCKET_PROTOCOL},
 };
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{body::Incoming, client::conn::http1};
-use hyper_rustls::HttpsConnector;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
-use kube::{Client, Config, client::ConfigExt};
+use kube::{Config, client::ConfigExt};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::time::timeout;
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use waybill_api::{exec::PodExecOptions, status::Status};
+use waybill_credential::{
+    Authenticator, ClientError, Connector, Credential, CredentialError, Renewal,
+    client_builder_with,
+};
 use waybill_stream::{
     long_target::{HTTP1_BUFFER, TargetWriter},
     protocol::{self, NoCommonProtocol, Protocol},
@@ -30,7 +33,7 @@ use waybill_stream::{
 };
 
 pub use self::session::{ExecSession, Local, SessionError};
-use crate::connect::{ConnectError, Options, config};
+use crate::connect::{ConnectError, Options, Prepared, prepare};
 
 /// What we speak, best first.
 const OFFERED: &[Protocol] = &[Protocol::V5, Protocol::V4];
@@ -49,23 +52,22 @@ const EXEC_PARAMETERS: &str =
 pub struct Executor {
     config: Config,
     namespace: String,
+    plugin: Option<Arc<Authenticator>>,
     authorize: Authorize,
-    /// One for all sessions: making it runs the credential plugin, and later connections resume the TLS session of
-    /// earlier ones. A certificate from a plugin is that of the start; tokens are renewed.
-    connector: HttpsConnector<HttpConnector>,
+    /// One for all sessions: later connections resume the TLS session of earlier ones, unless the certificate is that of a
+    /// plugin.
+    connector: Connector,
 }
 
-/// Adds the user's credentials to the headers of a request, which are its answer.
+/// Adds the user's static credentials and further headers to the headers of a request, which are its answer.
 type Authorize = BoxCloneSyncService<Request<Empty<Bytes>>, Response<HeaderMap>, BoxError>;
 
 impl Executor {
-    /// Reads the kubeconfig, and runs its credential plugin if it has one.
+    /// Reads the kubeconfig. Its credential plugin is run when the first session needs it.
     pub async fn new(options: &Options) -> Result<Self, ConnectError> {
-        let config = config(options).await?;
-        let unusable = |source| ConnectError::Client {
-            path: options.kubeconfig.clone(),
-            source: Box::new(source),
-        };
+        let Prepared { config, plugin } = prepare(options).await?;
+        let unusable =
+            |source| ConnectError::client(options, ClientError::Config(Box::new(source)));
         let credentials = config.auth_layer().map_err(unusable)?;
         let extra = config.extra_headers_layer().map_err(unusable)?;
         let authorize = ServiceBuilder::new().option_layer(credentials).layer(extra).service(
@@ -73,9 +75,11 @@ impl Executor {
                 Ok::<_, BoxError>(Response::new(request.into_parts().0.headers))
             }),
         );
-        let connector = config.rustls_https_connector_with_connector(tcp()).map_err(unusable)?;
+        let connector = Connector::new(&config, tcp());
+        let connector = connector.map_err(|source| ConnectError::client(options, source))?;
         let namespace = config.default_namespace.clone();
-        Ok(Self { config, namespace, authorize: BoxCloneSyncService::new(authorize), connector })
+        let authorize = BoxCloneSyncService::new(authorize);
+        Ok(Self { config, namespace, plugin, authorize, connector })
     }
 
     /// The namespace that is meant when none is named.
@@ -86,7 +90,8 @@ impl Executor {
     /// Whether the API server passes variables on. One that does not know them drops them silently; its
     /// API documentation tells.
     pub async fn passes_variables(&self) -> Result<bool, kube::Error> {
-        let client = Client::try_from(self.config.clone())?;
+        let builder = client_builder_with(self.config.clone(), self.plugin.clone());
+        let client = builder.map_err(|error| kube::Error::Service(error.into()))?.build();
         if client.apiserver_version().await?.git_version.contains("+waybill") {
             return Ok(true);
         }
@@ -112,13 +117,7 @@ impl Executor {
             utf8_percent_encode(pod, NON_ALPHANUMERIC),
             options.to_query(),
         );
-        let handshake = ClientHandshake::new().map_err(|_| ExecError::NoRandomness)?;
-        let request = self.request(&handshake).await?;
-        let answer = async {
-            let mut sender = self.connect(&target).await?;
-            sender.send_request(request).await.map_err(ExecError::Exchange)
-        };
-        let answer = timeout(PATIENCE, answer).await.map_err(|_| ExecError::Silent)??;
+        let (handshake, answer) = self.ask_with_credential(&target).await?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(refusal(answer).await);
         }
@@ -128,10 +127,45 @@ impl Executor {
         Ok(ExecSession::new(TokioIo::new(io), protocol))
     }
 
+    /// Asks once more if the server refuses the credential of a plugin and the plugin has another.
+    async fn ask_with_credential(
+        &self,
+        target: &str,
+    ) -> Result<(ClientHandshake, Response<Incoming>), ExecError> {
+        let Some(plugin) = &self.plugin else {
+            return self.ask(target, None).await;
+        };
+        let used = plugin.credential().await.map_err(ExecError::Plugin)?;
+        let asked = self.ask(target, Some(&used)).await?;
+        if asked.1.status() != StatusCode::UNAUTHORIZED {
+            return Ok(asked);
+        }
+        match plugin.renew(&used).await {
+            Renewal::Changed(fresh) => self.ask(target, Some(&fresh)).await,
+            Renewal::Unchanged | Renewal::Failed(_) => Ok(asked),
+        }
+    }
+
+    async fn ask(
+        &self,
+        target: &str,
+        credential: Option<&Credential>,
+    ) -> Result<(ClientHandshake, Response<Incoming>), ExecError> {
+        let handshake = ClientHandshake::new().map_err(|_| ExecError::NoRandomness)?;
+        let request = self.request(&handshake, credential).await?;
+        let answer = async {
+            let mut sender = self.connect(target, credential).await?;
+            sender.send_request(request).await.map_err(ExecError::Exchange)
+        };
+        let answer = timeout(PATIENCE, answer).await.map_err(|_| ExecError::Silent)??;
+        Ok((handshake, answer))
+    }
+
     /// The request without its target, which the connection writes.
     async fn request(
         &self,
         handshake: &ClientHandshake,
+        credential: Option<&Credential>,
     ) -> Result<Request<Empty<Bytes>>, ExecError> {
         let mut request = Request::new(Empty::new());
         request.headers_mut().extend(handshake.headers());
@@ -142,6 +176,9 @@ impl Executor {
             let value = HeaderValue::from_str(value).map_err(|_| ExecError::Server)?;
             request.headers_mut().insert(name, value);
         }
+        if let Some(token) = credential.and_then(Credential::authorization) {
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+        }
         let headers = self.authorize.clone().oneshot(request).await;
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = Uri::from_static("/");
@@ -149,11 +186,17 @@ impl Executor {
         Ok(request)
     }
 
-    async fn connect(&self, target: &str) -> Result<http1::SendRequest<Empty<Bytes>>, ExecError> {
+    async fn connect(
+        &self,
+        target: &str,
+        credential: Option<&Credential>,
+    ) -> Result<http1::SendRequest<Empty<Bytes>>, ExecError> {
         if self.config.proxy_url.is_some() {
             return Err(ExecError::Proxy);
         }
-        let io = self.connector.clone().oneshot(self.config.cluster_url.clone()).await;
+        let certificate = credential.and_then(Credential::certificate).map(AsRef::as_ref);
+        let connector = self.connector.with_certificate(certificate);
+        let io = connector.oneshot(self.config.cluster_url.clone()).await;
         let io = TokioIo::new(io.map_err(ExecError::Unreachable)?);
         let io = TokioIo::new(TargetWriter::new(io, &Method::GET, target));
         let (sender, connection) = http1::Builder::new()
@@ -208,7 +251,10 @@ pub enum ExecError {
     /// The operating system has no random numbers.
     #[error("the operating system gave no random numbers")]
     NoRandomness,
-    /// The credential plugin failed, or the token file cannot be read.
+    /// The credential plugin failed.
+    #[error(transparent)]
+    Plugin(CredentialError),
+    /// The token file cannot be read.
     #[error("cannot get credentials")]
     Credentials(#[source] BoxError),
     /// Nothing answers there.

@@ -1,6 +1,6 @@
 //! The client: from a kubeconfig to requests that carry credentials.
 //!
-//! Credential plugins are run by `kube` for now. Nothing here reads flags or the environment of the
+//! Credential plugins are run by `waybill-credential`, when the first request needs one. Nothing here reads flags or the environment of the
 //! process; whoever calls has done so.
 
 mod connect;
@@ -10,7 +10,9 @@ mod request;
 mod resource;
 mod table;
 
-pub use self::connect::{ActingAs, ConnectError, Options, Session, connect, connect_in_cluster};
+pub use self::connect::{
+    ActingAs, ConnectError, Options, Session, connect, connect_in_cluster, plugin,
+};
 pub use self::manifest::{ManifestError, read_manifests};
 pub use self::request::{Applied, RequestError, Requests, delete_options};
 pub use self::resource::{Place, Resource, Resources};

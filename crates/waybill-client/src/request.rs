@@ -217,6 +217,9 @@ pub fn delete_options(grace: Option<u32>, uid: Option<&str>) -> Value {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
+    /// There is no credential to send it with.
+    #[error(transparent)]
+    Credential(#[from] waybill_credential::CredentialError),
     /// The server answered with something else than JSON.
     #[error("the API server's answer cannot be read")]
     Answer(#[source] serde_json::Error),
@@ -253,6 +256,10 @@ impl RequestError {
                     reason: status.reason,
                 }
             }
+            kube::Error::Service(error) => match error.downcast() {
+                Ok(credential) => Self::Credential(*credential),
+                Err(other) => Self::Unreachable(Box::new(kube::Error::Service(other))),
+            },
             other => Self::Unreachable(Box::new(other)),
         }
     }

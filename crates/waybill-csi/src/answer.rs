@@ -147,6 +147,7 @@ mod tests {
         assert_eq!((status.code(), status.message()), (code, text));
     }
 
+    /// CSI-05
     #[test]
     fn results_have_the_names_and_the_order_of_the_queries_csi_05() {
         let (asked, queries) = asked(&[false, false, true]);
@@ -156,6 +157,7 @@ mod tests {
         assert_eq!(found, [("N0", &b"a"[..], ""), ("N1", &b""[..], ""), ("N2", &b""[..], "no k2")]);
     }
 
+    /// CSI-44
     #[test]
     fn a_required_variable_without_value_fails_the_call_csi_44() {
         use FetchError as E;
@@ -170,6 +172,7 @@ mod tests {
         }
     }
 
+    /// CSI-29
     #[test]
     fn refusals_fail_the_call_also_for_optional_variables_csi_29() {
         let denied = Err(FetchError::denied("no"));
@@ -190,6 +193,7 @@ mod tests {
         check_failure(&[false; 4], answers, Code::PermissionDenied, text);
     }
 
+    /// CSI-49
     #[test]
     fn values_that_are_no_text_are_not_sent_and_not_shown_csi_49() {
         let nul = vec![Ok(SecretBytes::copy_of(b"se\0cret"))];

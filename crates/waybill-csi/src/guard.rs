@@ -128,6 +128,7 @@ mod tests {
         assert_eq!(found.copied(), expected);
     }
 
+    /// CSI-45
     #[test]
     fn pods_of_other_namespaces_are_refused_csi_45() {
         check(&[("allowedNamespaces", "shop,bank")], &["a"], Ok(()));
@@ -136,6 +137,7 @@ mod tests {
         check(&[("allowedNamespaces", "")], &["a"], Err((Code::PermissionDenied, denied)));
     }
 
+    /// CSI-45
     #[test]
     fn every_key_outside_the_list_is_named_csi_45() {
         let list = &[("allowedFields", "secret/data/app/*")];
@@ -148,12 +150,14 @@ mod tests {
         check(list, &["x", "secret/data/app/../x"], Err((Code::PermissionDenied, two)));
     }
 
+    /// CSI-45
     #[test]
     fn a_list_that_is_not_understood_allows_nothing_csi_45() {
         let text = "ProviderClass \"class\": allowedNamespaces cannot be used: item 1 is empty";
         check(&[("allowedNamespaces", ",shop")], &["a"], Err((Code::InvalidArgument, text)));
     }
 
+    /// CSI-47
     #[test]
     fn a_class_says_how_long_values_are_kept_csi_47() {
         let of_driver = Duration::from_secs(7);

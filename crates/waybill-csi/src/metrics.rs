@@ -143,6 +143,7 @@ impl Metrics {
 mod tests {
     use super::*;
 
+    /// CSI-55
     #[test]
     fn the_names_are_those_of_the_proposal_csi_55() {
         let metrics = Metrics::new("vault");

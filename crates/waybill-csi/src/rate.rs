@@ -88,6 +88,7 @@ mod tests {
         Limiter::new(Rate { per_second: number(per_second), burst: number(burst) })
     }
 
+    /// CSI-48
     #[test]
     fn a_namespace_has_its_burst_and_then_its_rate_csi_48() {
         let limiter = limiter(10, 3);
@@ -106,6 +107,7 @@ mod tests {
         assert!(!limiter.admits("a", at(10_000)));
     }
 
+    /// CSI-48
     #[test]
     fn a_greedy_namespace_takes_nothing_from_others_csi_48() {
         let limiter = limiter(1, 1);

@@ -6,6 +6,7 @@ mod apply;
 mod builtin;
 mod cluster;
 mod columns;
+mod credential;
 mod delete;
 mod demo;
 mod driver;
@@ -64,6 +65,7 @@ enum Command {
     Demo(demo::Args),
     Apply(apply::Args),
     Get(get::Args),
+    Credential(credential::Args),
     Delete(delete::Args),
     Logs(logs::Args),
     Env(env::Args),
@@ -142,6 +144,7 @@ impl Cli {
         match self.command {
             Command::Apiserver(args) => apiserver::run(*args),
             Command::Apply(args) => apply::run(&args),
+            Command::Credential(args) => credential::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
             Command::Driver(args) => driver::run(args),

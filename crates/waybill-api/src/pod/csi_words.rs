@@ -143,6 +143,7 @@ mod tests {
         assert_eq!(found, expected, "{args:?}");
     }
 
+    /// CSI-62
     #[test]
     fn words_that_refer_to_a_fetched_value_are_found_csi_62() {
         let env = [csi("S"), text("P", "x")];

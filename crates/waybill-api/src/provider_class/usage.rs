@@ -90,6 +90,7 @@ mod tests {
         assert_eq!(found, expected.map_err(str::to_owned));
     }
 
+    /// CSI-13
     #[test]
     fn driver_namespace_and_key_must_agree_csi_13_op_35() {
         check("d", "app/x", "a", Ok(()));

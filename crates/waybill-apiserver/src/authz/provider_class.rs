@@ -91,7 +91,7 @@ mod tests {
         check_use("default", "vault", "ns", false);
     }
 
-    /// The role that every cluster of ours has is the one that we ship for others.
+    /// CSI-20: the role that every cluster of ours has is the one that we ship for others.
     #[test]
     fn the_shipped_roles_grant_what_they_say_csi_20() {
         assert_eq!(documents(MANAGER)[0], manager_role());

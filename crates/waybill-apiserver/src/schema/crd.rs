@@ -52,6 +52,7 @@ fn definition() -> Value {
     })
 }
 
+/// CSI-15
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a variable asks a test to write its golden file")]
 fn the_shipped_definition_is_what_this_server_serves_csi_15_op_31() {

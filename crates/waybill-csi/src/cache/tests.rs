@@ -33,6 +33,7 @@ fn has(cache: &Cache, shelf: &Shelf, key: &str) -> bool {
     cache.find(shelf, &[query(key)], Instant::now()).remove(0).is_some()
 }
 
+/// CSI-47
 #[tokio::test(start_paused = true)]
 async fn a_value_is_found_until_its_time_is_over_csi_47() {
     let cache = Cache::new(10_000);
@@ -45,6 +46,7 @@ async fn a_value_is_found_until_its_time_is_over_csi_47() {
     assert!(!has(&cache, &shelf, "k"));
 }
 
+/// CSI-47
 #[tokio::test(start_paused = true)]
 async fn old_values_are_wiped_without_being_asked_for_csi_47() {
     let cache = Arc::new(Cache::new(10_000));
@@ -65,6 +67,7 @@ async fn old_values_are_wiped_without_being_asked_for_csi_47() {
     drop(sweeper);
 }
 
+/// CSI-47
 #[test]
 fn nobody_finds_what_another_could_not_have_read_csi_47() {
     let cache = Cache::new(10_000);
@@ -89,6 +92,7 @@ fn nobody_finds_what_another_could_not_have_read_csi_47() {
     assert!(cache.find(&shelf, &[field], Instant::now())[0].is_none(), "another field");
 }
 
+/// CSI-47
 #[test]
 fn what_is_invalidated_is_gone_and_does_not_come_back_csi_47() {
     let cache = Cache::new(10_000);

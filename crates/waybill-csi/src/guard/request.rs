@@ -153,6 +153,7 @@ mod tests {
         assert_eq!(error.as_deref(), Some(expected));
     }
 
+    /// CSI-03, CSI-04
     #[test]
     fn a_whole_request_is_taken_apart_csi_03_csi_04() {
         let Request { call, asked, queries } = Request::parse(whole()).ok().unwrap();
@@ -167,6 +168,7 @@ mod tests {
         );
     }
 
+    /// CSI-02
     #[test]
     fn what_is_missing_is_named_csi_02() {
         check(|it| it.provider_class_name.clear(), "provider_class_name is required");
@@ -181,6 +183,7 @@ mod tests {
         check(|it| it.queries[0].key.clear(), "queries[0].key is required");
     }
 
+    /// CSI-04
     #[test]
     fn every_part_of_the_context_but_the_node_is_required_csi_04() {
         for key in ["namespace", "serviceAccount", "podName", "podUID"] {
@@ -193,6 +196,7 @@ mod tests {
         assert!(Request::parse(message).is_ok());
     }
 
+    /// CSI-44
     #[test]
     fn too_much_is_refused_csi_44() {
         let query = whole().queries.remove(0);

@@ -116,6 +116,7 @@ mod tests {
         }
     }
 
+    /// CSI-49
     #[test]
     fn credentials_travel_in_tls_or_on_this_machine_csi_49() {
         check("https://vault.example.com", Ok("https://vault.example.com"));
@@ -151,6 +152,7 @@ mod tests {
         assert_eq!(joined.to_string(), "https://h/v1/a%20b/c%252fd%3Fe?version=1%26x%3Dy");
     }
 
+    /// CSI-45
     #[test]
     fn no_path_leads_elsewhere_csi_45() {
         for good in ["secret/data/app", "a", "instance-id", "ä/b c"] {

@@ -147,6 +147,7 @@ async fn values(
 const ALL: &[(&str, &str)] = &[("allowedNamespaces", "*")];
 const CACHED: &[(&str, &str)] = &[("cacheTTL", "1h")];
 
+/// CSI-06, CSI-07
 #[tokio::test]
 async fn a_driver_says_who_it_is_and_what_it_can_csi_06_csi_07() {
     let Served { server, mut node, dir } = serve(Counting::default(), |_, _| {}).await;
@@ -170,6 +171,7 @@ async fn a_driver_says_who_it_is_and_what_it_can_csi_06_csi_07() {
     server.stop().await;
 }
 
+/// CSI-01
 #[tokio::test]
 async fn many_variables_are_one_question_csi_01() {
     let driver = Counting::default();
@@ -184,6 +186,7 @@ async fn many_variables_are_one_question_csi_01() {
     server.stop().await;
 }
 
+/// CSI-45
 #[tokio::test]
 async fn refusals_reach_the_caller_and_not_the_backend_csi_45() {
     let driver = Counting::default();
@@ -201,6 +204,7 @@ async fn refusals_reach_the_caller_and_not_the_backend_csi_45() {
     server.stop().await;
 }
 
+/// CSI-47
 #[tokio::test]
 async fn values_are_given_out_again_until_they_are_invalidated_csi_47() {
     let Served { server, node, dir: _dir } = serve(Counting::default(), |_, _| {}).await;
@@ -215,6 +219,7 @@ async fn values_are_given_out_again_until_they_are_invalidated_csi_47() {
     server.stop().await;
 }
 
+/// CSI-46, CSI-47
 #[tokio::test]
 async fn who_is_refused_gets_nothing_out_of_the_cache_csi_46_csi_47() {
     let driver = Counting { stranger: Some("thief"), ..Counting::default() };
@@ -233,6 +238,7 @@ async fn who_is_refused_gets_nothing_out_of_the_cache_csi_46_csi_47() {
     server.stop().await;
 }
 
+/// CSI-47
 #[tokio::test]
 async fn the_same_question_at_the_same_time_is_asked_once_csi_47() {
     let gate = Arc::new(Semaphore::new(0));
@@ -250,6 +256,7 @@ async fn the_same_question_at_the_same_time_is_asked_once_csi_47() {
     server.stop().await;
 }
 
+/// CSI-48
 #[tokio::test]
 async fn a_greedy_namespace_is_refused_and_others_are_not_csi_48() {
     let number = |number| NonZeroU32::new(number).unwrap();
@@ -343,6 +350,7 @@ async fn calls_under_way_are_answered_before_the_end() {
     assert!(!dir.path().join("plugins/csi.sock").exists());
 }
 
+/// CSI-55
 #[tokio::test]
 async fn metrics_are_served_where_asked_for_csi_55() {
     let Served { server, node, dir: _dir } = serve(Counting::default(), |config, _| {

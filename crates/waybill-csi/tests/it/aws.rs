@@ -101,6 +101,7 @@ async fn secrets_and_parameters_are_read_whole_by_field_and_by_version() {
     assert_eq!(answers, [PASSWORD, "5432", "second", "first", "u2", "u1", PASSWORD]);
 }
 
+/// CSI-44, CSI-49
 #[tokio::test]
 async fn what_fails_fails_alone_and_no_text_holds_a_value_csi_44_csi_49() {
     let Some(lab) = Lab::start() else { return };
@@ -135,6 +136,7 @@ async fn what_fails_fails_alone_and_no_text_holds_a_value_csi_44_csi_49() {
     }
 }
 
+/// CSI-46
 #[tokio::test]
 async fn the_backend_decides_by_the_token_of_the_pod_csi_46() {
     let Some(lab) = Lab::start() else { return };
@@ -180,6 +182,7 @@ async fn a_wrong_clock_is_refused_as_a_wrong_signature() {
     assert_eq!(failure(aws.fetch(&lab.call("web", &[]), &queries).await).0, FailureKind::Denied);
 }
 
+/// CSI-44
 #[tokio::test]
 async fn a_service_that_is_not_there_is_tried_again_csi_44() {
     let call = Issuer::new().call(
@@ -195,6 +198,7 @@ async fn a_service_that_is_not_there_is_tried_again_csi_44() {
     assert_eq!(failure(answers).0, FailureKind::Unavailable);
 }
 
+/// CSI-50
 #[tokio::test]
 async fn it_passes_every_case_csi_50() {
     let Some(lab) = Lab::start() else { return };

@@ -56,6 +56,7 @@ async fn mock(dir: &Path, script: &str) -> (Server, Target) {
     (server, Target::new(socket, &["app/password", "app/user"]))
 }
 
+/// CSI-50
 #[tokio::test]
 async fn the_driver_os_passes_every_case_csi_50() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,6 +66,7 @@ async fn the_driver_os_passes_every_case_csi_50() {
     all_passed(&judge(server, &Target::new(socket, &keys)).await);
 }
 
+/// CSI-50
 #[tokio::test]
 async fn the_example_of_the_guide_passes_every_case_csi_50() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,6 +77,7 @@ async fn the_example_of_the_guide_passes_every_case_csi_50() {
     all_passed(&judge(server, &target).await);
 }
 
+/// CSI-50
 #[tokio::test]
 async fn a_good_mock_passes_every_case_csi_50() {
     let dir = tempfile::tempdir().unwrap();
@@ -102,6 +105,7 @@ async fn drivers_that_misbehave_are_caught() {
     }
 }
 
+/// CSI-49
 #[tokio::test]
 async fn a_failure_that_tells_a_value_is_caught_csi_49() {
     let dir = tempfile::tempdir().unwrap();
@@ -112,6 +116,7 @@ errors: {app/password-waybill-missing: {kind: not-found, message: 'not correct h
     assert_eq!(failed(&judge(server, &target).await), ["CSI-49"]);
 }
 
+/// CSI-06
 #[tokio::test]
 async fn a_driver_without_the_capability_is_unsupported_and_not_wrong_csi_06() {
     let dir = tempfile::tempdir().unwrap();
@@ -121,6 +126,7 @@ async fn a_driver_without_the_capability_is_unsupported_and_not_wrong_csi_06() {
     assert!(reports.iter().any(|report| report.verdict == Verdict::Unsupported));
 }
 
+/// CSI-50
 #[test]
 fn the_guide_shows_the_example_as_it_is_and_every_key_of_os_csi_50() {
     let guide = include_str!("../../../../docs/guide/driver-author.md");

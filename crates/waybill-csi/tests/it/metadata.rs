@@ -58,6 +58,7 @@ fn azure(request: &Request<Incoming>) -> Page {
     }
 }
 
+/// CSI-50
 #[tokio::test]
 async fn ec2_is_asked_with_a_token_only_csi_50() {
     let Some(stack) = Ministack::start() else { return };
@@ -144,6 +145,7 @@ async fn connections_are_kept_and_answers_are_bounded() {
     }
 }
 
+/// CSI-49
 #[tokio::test]
 async fn a_redirect_is_not_followed_csi_49() {
     let elsewhere = Web::start(|_| page(StatusCode::OK, "stolen")).await;
@@ -159,6 +161,7 @@ async fn a_redirect_is_not_followed_csi_49() {
     assert_eq!(elsewhere.connections(), 0);
 }
 
+/// CSI-50
 #[tokio::test]
 async fn it_passes_every_case_csi_50() {
     let Some(stack) = Ministack::start() else { return };

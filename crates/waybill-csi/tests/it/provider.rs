@@ -60,6 +60,7 @@ fn keys(keys: &[&str]) -> Vec<Query> {
     keys.iter().map(|key| query(key, &[])).collect()
 }
 
+/// CSI-23
 #[tokio::test]
 async fn all_variables_are_one_mount_of_what_is_wanted_csi_23() {
     let lab = Lab::start();
@@ -79,6 +80,7 @@ async fn all_variables_are_one_mount_of_what_is_wanted_csi_23() {
     }
 }
 
+/// CSI-29
 #[tokio::test]
 async fn one_missing_object_takes_no_other_with_it_csi_29() {
     let lab = Lab::start();
@@ -89,6 +91,7 @@ async fn one_missing_object_takes_no_other_with_it_csi_29() {
     assert_eq!(kinds, [None, Some(FailureKind::Backend), None]);
 }
 
+/// CSI-44
 #[tokio::test]
 async fn a_key_that_is_no_file_of_the_answer_is_not_found_csi_44() {
     let lab = Lab::start();
@@ -101,6 +104,7 @@ async fn a_key_that_is_no_file_of_the_answer_is_not_found_csi_44() {
     assert_eq!(failure(lab.driver.fetch(&call, &odd).await).0, FailureKind::Invalid);
 }
 
+/// CSI-49
 #[tokio::test]
 async fn answers_that_stock_drivers_refuse_are_refused_and_texts_are_kept_back_csi_49() {
     let lab = Lab::start();
@@ -121,6 +125,7 @@ async fn answers_that_stock_drivers_refuse_are_refused_and_texts_are_kept_back_c
     }
 }
 
+/// CSI-62
 #[tokio::test]
 async fn a_provider_that_writes_by_itself_finds_no_place_csi_62() {
     let lab = Lab::start();
@@ -131,6 +136,7 @@ async fn a_provider_that_writes_by_itself_finds_no_place_csi_62() {
     assert!(made.is_err(), "{target} can be made");
 }
 
+/// CSI-43
 #[tokio::test]
 async fn a_provider_may_come_and_go_csi_43() {
     let mut lab = Lab::start();
@@ -151,6 +157,7 @@ async fn a_provider_may_come_and_go_csi_43() {
     assert_eq!(kind, FailureKind::Invalid);
 }
 
+/// CSI-50
 #[tokio::test]
 async fn it_passes_every_case_csi_50() {
     let lab = Lab::start();

@@ -89,6 +89,7 @@ async fn pass(time: Duration) {
     tokio::time::resume();
 }
 
+/// CSI-23
 #[tokio::test]
 async fn ten_variables_of_one_secret_are_one_login_and_one_read_csi_23() {
     let Some(lab) = Lab::start() else { return };
@@ -124,6 +125,7 @@ async fn both_versions_of_kv_are_read_and_old_versions_of_the_second() {
     assert_eq!(kind, FailureKind::NotFound);
 }
 
+/// CSI-44, CSI-49
 #[tokio::test]
 async fn what_fails_fails_alone_and_no_text_holds_a_value_csi_44_csi_49() {
     let Some(lab) = Lab::start() else { return };
@@ -163,6 +165,7 @@ async fn what_fails_fails_alone_and_no_text_holds_a_value_csi_44_csi_49() {
     }
 }
 
+/// CSI-46
 #[tokio::test]
 async fn the_backend_decides_by_the_token_of_the_pod_csi_46() {
     let Some(lab) = Lab::start() else { return };
@@ -249,6 +252,7 @@ async fn a_namespace_of_the_backend_is_a_world_of_its_own() {
     assert_eq!(values(vault.fetch(&lab.call("web", &[]), &queries).await), ["shop"]);
 }
 
+/// CSI-44
 #[tokio::test]
 async fn a_backend_that_is_not_trusted_not_there_or_sealed_is_tried_again_csi_44() {
     let Some(lab) = Lab::start() else { return };
@@ -275,6 +279,7 @@ async fn a_backend_that_is_not_trusted_not_there_or_sealed_is_tried_again_csi_44
     assert_eq!(kind, FailureKind::Unavailable, "{text}");
 }
 
+/// CSI-50
 #[tokio::test]
 async fn it_passes_every_case_csi_50() {
     let Some(lab) = Lab::start() else { return };

@@ -117,7 +117,7 @@ fn pairs(resolved: &Resolved) -> Vec<String> {
         .collect()
 }
 
-/// CSI-23, CSI-32, CSI-72
+/// CSI-74, CSI-23, CSI-32, CSI-72
 #[tokio::test]
 async fn one_call_brings_all_variables_of_a_class_csi_23_csi_72_csi_74() {
     for number in [1, 10, 50] {
@@ -183,7 +183,7 @@ async fn a_driver_hears_who_asks_and_what_the_class_says_csi_04_csi_24() {
     assert_eq!(request.version, "7.1");
 }
 
-/// CSI-30
+/// CSI-08, CSI-30
 #[tokio::test]
 async fn every_start_fetches_again_csi_30_csi_08() {
     let value = |text: &str| Act::Answer(vec![("A", text.as_bytes().to_vec(), "")]);

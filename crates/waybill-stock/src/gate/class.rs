@@ -89,6 +89,7 @@ mod tests {
         assert_eq!(verdict.refusal().map(Status::message).unwrap_or_default(), expected);
     }
 
+    /// CSI-15, CSI-16, CSI-21
     #[test]
     fn new_classes_are_judged_by_the_rules_of_the_api_server_csi_15_csi_16_csi_21() {
         let good =
@@ -111,6 +112,7 @@ mod tests {
         );
     }
 
+    /// CSI-17, CSI-21
     #[test]
     fn fixed_fields_stay_and_what_is_unchanged_is_not_judged_csi_17_csi_21_op_36() {
         let (old, new) = (class(&json!({"driver": "d"})), class(&json!({"driver": "e"})));

@@ -131,6 +131,7 @@ mod tests {
         references.into_iter().map(|reference| reference.provider_class_name).collect()
     }
 
+    /// CSI-22
     #[test]
     fn all_containers_of_a_new_pod_count_csi_22() {
         let pod = json!({"spec": {"containers": [container("a", "x", &[])],
@@ -142,6 +143,7 @@ mod tests {
         assert_eq!(Question::of(&review("CREATE", "", &plain, &Value::Null)).unwrap(), None);
     }
 
+    /// CSI-22
     #[test]
     fn of_a_pod_that_runs_only_what_is_added_counts_csi_22() {
         let pod = |ephemeral: Value| {
@@ -165,6 +167,7 @@ mod tests {
         assert_eq!(account(json!(null)), "default");
     }
 
+    /// CSI-62
     #[test]
     fn fetched_values_in_arguments_need_an_annotation_csi_62() {
         let mut pod = json!({"spec": {"containers": [container("a", "x", &["$(A)"])]}});

@@ -135,6 +135,7 @@ mod tests {
         assert_eq!(Review::read(body), Err(expected));
     }
 
+    /// CSI-21
     #[test]
     fn a_question_is_read_and_answered_under_its_uid_csi_21() {
         let object = json!({"metadata": {"generateName": "a-"}});

@@ -192,6 +192,7 @@ impl Drop for OpenBao {
 }
 
 /// In the PATH, or where `cargo xtask` puts it for tests.
+#[expect(clippy::disallowed_methods, reason = "programs are where the user's shell looks for them")]
 fn find_openbao() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let own = env::var_os("HOME").map(|home| Path::new(&home).join(".cache/waybill/openbao/bin"));

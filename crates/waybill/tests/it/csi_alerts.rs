@@ -23,6 +23,7 @@ const METRICS: [&str; 7] = [
     "kubelet_csi_env_injection_requests_total",
 ];
 
+/// CSI-57, CSI-58, CSI-59
 #[test]
 fn the_alerts_are_those_of_the_document_to_the_letter_csi_57_csi_58_csi_59() {
     let expected = [
@@ -59,7 +60,7 @@ fn the_alerts_are_those_of_the_document_to_the_letter_csi_57_csi_58_csi_59() {
     }
 }
 
-/// Each alert stays silent at its threshold and fires above it.
+/// CSI-57, CSI-58, CSI-59: each alert stays silent at its threshold and fires above it.
 #[test]
 fn the_alerts_fire_above_their_thresholds_csi_57_csi_58_csi_59() {
     let Some(promtool) = PROMTOOL.find() else { return };
@@ -113,6 +114,7 @@ fn the_alerts_fire_above_their_thresholds_csi_57_csi_58_csi_59() {
     check(Command::new(promtool).args(["test", "rules"]).arg(file));
 }
 
+/// CSI-51, CSI-55
 #[test]
 fn prometheus_reads_every_expression_of_alerts_and_dashboard_csi_51_csi_55() {
     let Some(promtool) = PROMTOOL.find() else { return };
@@ -131,6 +133,7 @@ fn prometheus_reads_every_expression_of_alerts_and_dashboard_csi_51_csi_55() {
     check(Command::new(promtool).args(["check", "rules"]).arg(file));
 }
 
+/// CSI-51, CSI-52, CSI-53, CSI-54, CSI-55
 #[test]
 fn the_dashboard_shows_every_metric_and_no_other_csi_51_csi_52_csi_53_csi_54_csi_55() {
     let expressions = expressions();

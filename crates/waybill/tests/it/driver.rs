@@ -69,6 +69,7 @@ async fn value(
     Ok(String::from_utf8(results[0].value.clone()).unwrap())
 }
 
+/// CSI-50
 #[tokio::test(flavor = "multi_thread")]
 async fn a_driver_serves_until_it_is_told_to_stop_csi_50() {
     let dir = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_waybill");
 const STORAGE: &str = "storage.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// CSI-21, CSI-22
+/// CSI-13, CSI-21, CSI-22
 #[tokio::test]
 async fn classes_and_pods_are_judged_alike_by_every_replica_csi_13_csi_21_csi_22() {
     let cluster = Cluster::start();
@@ -99,7 +99,7 @@ async fn classes_and_pods_are_judged_alike_by_every_replica_csi_13_csi_21_csi_22
     }
 }
 
-/// Without its API server a gate has no verdict on pods, says so, and recovers by itself.
+/// CSI-22: without its API server a gate has no verdict on pods, says so, and recovers by itself.
 #[tokio::test]
 async fn a_gate_that_cannot_know_says_so_and_gives_no_verdict_csi_22() {
     let mut cluster = Cluster::start();

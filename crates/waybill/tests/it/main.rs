@@ -4,6 +4,7 @@
 
 mod alerts;
 mod conformance;
+mod credential;
 mod csi_alerts;
 mod driver;
 mod envfile;

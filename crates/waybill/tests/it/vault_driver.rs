@@ -50,6 +50,7 @@ impl Drop for Driver {
     }
 }
 
+/// CSI-46
 #[tokio::test]
 async fn openbao_has_our_api_server_review_the_token_of_the_pod_csi_46() {
     let Some(bao) = OpenBao::start() else { return };

@@ -7,6 +7,7 @@
 
 mod access;
 mod cluster;
+mod credential;
 mod guides;
 mod lifecycle;
 mod migrate;

@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// A driver that fetches variables gets the token that it asks for, and no other (OP-41).
+    /// CSI-46: a driver that fetches variables gets the token that it asks for, and no other (OP-41).
     #[test]
     fn drivers_of_variables_count_as_those_of_volumes_do_csi_46_op_41() {
         let pod = |kind: &str| {

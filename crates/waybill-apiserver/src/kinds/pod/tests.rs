@@ -113,7 +113,7 @@ fn csi_references_are_refused_while_their_gate_is_off() {
     check_update(&at("1.36"), &csi, &csi, &[]);
 }
 
-/// A word of a command stands in `/proc/*/cmdline`.
+/// CSI-62: a word of a command stands in `/proc/*/cmdline`.
 #[test]
 fn fetched_values_in_arguments_need_an_annotation_csi_62() {
     let mut csi = with_variable(&json!({"name": "A", "valueFrom": {"csiSecretRef": {

@@ -110,6 +110,7 @@ fn every_reference_leads_somewhere() {
     check_references(&openapi_v2(&served));
 }
 
+/// CSI-09
 #[test]
 fn our_fields_are_described_csi_09_exec_17() {
     let core = core();

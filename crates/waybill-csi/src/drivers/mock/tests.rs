@@ -65,6 +65,7 @@ fn result(name: &str, value: &[u8], error: &str) -> (String, Vec<u8>, String) {
     (name.to_owned(), value.to_vec(), error.to_owned())
 }
 
+/// CSI-50
 #[tokio::test]
 async fn values_and_failures_are_those_of_the_script_csi_50() {
     let script = "
@@ -127,6 +128,7 @@ calls:
     server.stop().await;
 }
 
+/// CSI-06
 #[tokio::test]
 async fn a_mock_can_lack_the_capability_and_hang_csi_06() {
     let Served { server, mut node, dir: _dir } =
@@ -169,6 +171,7 @@ async fn the_journal_tells_what_was_asked_and_no_token() {
     server.stop().await;
 }
 
+/// CSI-49
 #[test]
 fn a_script_that_others_can_read_or_nobody_understands_is_refused_csi_49() {
     let dir = tempfile::tempdir().unwrap();

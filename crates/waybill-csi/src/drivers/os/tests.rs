@@ -31,6 +31,7 @@ fn check(files: &[(&str, &str)], expected: &[(&str, &str)]) {
     }
 }
 
+/// CSI-50
 #[test]
 fn facts_of_the_kernel_csi_50() {
     check(
@@ -119,7 +120,7 @@ fn keys_that_there_are_not_are_not_found() {
     assert_eq!(missing, "this host has nothing for the key \"os/cpu/model\"");
 }
 
-/// Against the programs that people would ask.
+/// CSI-50: against the programs that people would ask.
 #[test]
 fn this_machine_says_the_same_as_its_programs_csi_50() {
     let os = Os::new("/");

@@ -97,6 +97,7 @@ mod tests {
         check(V1, &query(Some("none"), None), None, null);
     }
 
+    /// CSI-49
     #[test]
     fn the_only_field_needs_no_name_and_errors_name_fields_without_values_csi_49() {
         check(V2, &query(None, None), None, Ok("s"));
@@ -118,6 +119,7 @@ mod tests {
         check(V1, &query(Some("user"), Some(1)), None, Err(unversioned));
     }
 
+    /// CSI-08
     #[test]
     fn a_path_that_issues_credentials_is_not_read_csi_08() {
         let body = r#"{"lease_id":"database/creds/r/1","data":{"password":"s"}}"#;
@@ -125,6 +127,7 @@ mod tests {
         assert_eq!(selected.err().unwrap().kind, FailureKind::Invalid);
     }
 
+    /// CSI-49
     #[test]
     fn what_is_no_secret_is_an_error_without_its_text_csi_49() {
         for body in ["", "s3cret", "[]", r#"{"data":"s3cret"}"#, r#"{"data":null}"#] {

@@ -25,7 +25,7 @@ impl Fixture {
     }
 }
 
-/// CSI-36, CSI-53, CSI-63
+/// CSI-71, CSI-36, CSI-53, CSI-63
 #[tokio::test]
 async fn a_driver_that_hangs_is_asked_twice_csi_36_csi_53_csi_63_csi_71() {
     let mut fixture = Fixture::with([Act::Hang], timeout(50)).await;
@@ -115,7 +115,7 @@ async fn a_driver_that_dies_fails_what_starts_now_and_nothing_later_csi_36_csi_4
     }
 }
 
-/// OP-29, CSI-68: what a driver can do is asked again when it was started again.
+/// CSI-06: OP-29, CSI-68: what a driver can do is asked again when it was started again.
 #[tokio::test]
 async fn a_driver_that_was_restarted_between_calls_is_asked_what_it_can_do_csi_06_csi_68() {
     let fixture = Fixture::new([Act::Echo]).await;

@@ -106,7 +106,7 @@ async fn the_class_decides_on_namespace_and_key_csi_13_csi_73() {
     assert_eq!(fixture.cluster.objects.lock().unwrap().reviews, Vec::<Value>::new());
 }
 
-/// CSI-28
+/// CSI-27, CSI-28
 #[tokio::test]
 async fn the_errors_of_all_classes_are_in_one_message_csi_28_csi_27() {
     let fixture = Fixture::new([Act::Echo]).await;

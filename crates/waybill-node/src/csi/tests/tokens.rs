@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::objects::testing::FakeObjects;
 
-/// OP-41
+/// CSI-46: OP-41
 #[tokio::test]
 async fn a_driver_gets_the_tokens_that_its_object_asks_for_csi_46() {
     let cluster = Cluster::start().await;
