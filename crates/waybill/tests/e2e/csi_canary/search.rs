@@ -60,7 +60,7 @@ impl Search {
     }
 
     /// Looks at files elsewhere on the machine that changed since the start, those of other programs among them.
-    pub(super) fn machine(&mut self) {
+    pub(super) fn machine(mut self) -> Self {
         let places = ["/run", "/dev/shm", "/var/lib", "/var/log", "/var/tmp"].map(PathBuf::from);
         for path in places.into_iter().chain([env::temp_dir()]).flat_map(|place| files(&place)) {
             let is_ours = |metadata: &fs::Metadata| {
@@ -71,6 +71,7 @@ impl Search {
                 self.file(&path);
             }
         }
+        self
     }
 
     fn file(&mut self, path: &Path) {
