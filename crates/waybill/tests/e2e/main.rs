@@ -11,6 +11,7 @@ mod canary;
 mod cases;
 mod cgroups;
 mod csi;
+mod csi_calls;
 mod csi_canary;
 mod disk;
 mod exec;
