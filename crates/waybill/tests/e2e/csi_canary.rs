@@ -81,7 +81,8 @@ struct Canary {
 
 impl Canary {
     fn start(etcd: Option<EtcdServer>) -> Option<Self> {
-        let (script, since) = (Script::new(), SystemTime::now());
+        let script = Script::new();
+        let since = script.changed();
         let [metrics] = port::lasting();
         let flags = format!("--script {} --metrics-listen 127.0.0.1:{metrics}", script.path());
         let setup = Setup::new(BINARY).flag(format!("--driver=mock={flags}"));

@@ -8,6 +8,7 @@ use std::{
         unix::fs::{FileExt, PermissionsExt},
     },
     process,
+    time::SystemTime,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -50,6 +51,11 @@ impl Script {
     /// Other processes of root open it by this name.
     pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd())
+    }
+
+    /// When it was written last, by the clock that all files have.
+    pub(super) fn changed(&self) -> SystemTime {
+        self.file.metadata().and_then(|it| it.modified()).expect("files have times")
     }
 
     /// Gives one of the values another end; each script is as long as those before.
