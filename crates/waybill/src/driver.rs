@@ -40,6 +40,15 @@ A class that uses it, and a variable of a container:
     valueFrom:
       csiSecretRef: {driver: os.csi.waybill.dev, providerClassName: host, key: os/kernel/release}
 
+The pod's service account needs the right to use the class. kubectl create role refuses the verb, so it is YAML:
+  apiVersion: rbac.authorization.k8s.io/v1
+  kind: ClusterRole
+  metadata: {name: providerclass-user-host}
+  rules:
+  - {apiGroups: [storage.k8s.io], resources: [providerclasses], resourceNames: [host], verbs: [use]}
+
+  kubectl create rolebinding host --clusterrole=providerclass-user-host --serviceaccount=default:default
+
 Parameters that classes of every driver know:
   allowedNamespaces  namespaces whose pods may use the class, between commas; * for all
   allowedFields      patterns for keys, between commas; * and ? stay within a segment, ** does not

@@ -30,7 +30,7 @@ pub(super) async fn run(
         }
     }
     let text = if rows.len() == 1 {
-        "No container runs on old values, as far as drivers are asked again.\n".to_owned()
+        "No container is known to run on old values; a node knows of those that it started since its own start.\n".to_owned()
     } else {
         align(&rows)
     };

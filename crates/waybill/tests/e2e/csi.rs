@@ -125,7 +125,7 @@ fn values_of_a_driver_reach_a_container_and_change_with_it_csi_72_csi_73() {
     write_script(&script, "second-value");
     kubectl.eventually("logs reader", "second");
     kubectl.eventually_shows("get events", "EnvVarRotated");
-    env(&stack, &["--stale"]).shows(&["No container runs on old values"]);
+    env(&stack, &["--stale"]).shows(&["No container is known to run on old values"]);
 
     // A class that is gone serves nobody who starts now.
     kubectl.line("delete providerclass e2e").succeeds();
