@@ -32,6 +32,7 @@ use kube::Client;
 use serde_json::Value;
 use tokio::{
     net::TcpListener,
+    sync::Semaphore,
     time::{Instant, sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -50,7 +51,11 @@ use self::{
 const REFRESH: Duration = Duration::from_secs(10);
 
 /// An object has 1.5 MiB at most in etcd; a review holds the new one and the old one.
-const BODY_BYTES: usize = 8 << 20;
+const BODY_BYTES: usize = 7 << 20;
+
+/// How much text of reviews is in memory as documents at once, in KiB; those can be thirty times as large.
+/// The memory limit in `deploy/gate/gate.yaml` has room for that.
+const READ_AT_ONCE: usize = 14 << 10;
 
 /// How long a body may take.
 const BODY: Duration = Duration::from_secs(10);
@@ -86,6 +91,7 @@ impl Gate {
             classes: Classes::new(client.clone(), &config.group),
             rights: Rights::new(client, config.group),
             metrics: Metrics::default(),
+            reading: Semaphore::new(READ_AT_ONCE),
             leaving: AtomicBool::new(false),
             tasks: tasks.clone(),
             stop: stop.clone(),
@@ -148,6 +154,8 @@ struct Service {
     classes: Classes,
     rights: Rights,
     metrics: Metrics,
+    /// For the text of reviews that are judged now.
+    reading: Semaphore,
     /// It was told to end soon.
     leaving: AtomicBool,
     tasks: TaskTracker,
@@ -206,6 +214,8 @@ impl Service {
         let body = Limited::new(request.into_body(), BODY_BYTES).collect();
         let body = timeout(BODY, body).await.map_err(|_| JudgeError::SlowBody)?;
         let body = body.map_err(|_| JudgeError::Body)?.to_bytes();
+        let kibibytes = u32::try_from(body.len() >> 10).unwrap_or(u32::MAX).saturating_add(1);
+        let _reading = self.reading.acquire_many(kibibytes).await;
         let review = Review::read(&body).map_err(JudgeError::Review)?;
         let verdict = match webhook {
             Webhook::Classes => class::judge(&review),

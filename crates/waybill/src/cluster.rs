@@ -9,7 +9,7 @@ use waybill_client::{ActingAs, Options, Place, Requests, connect};
 const OWN: &str = "/var/lib/waybill/kubeconfig";
 
 /// Which cluster, and where in it.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ClusterArgs {
     /// The kubeconfig; without it $KUBECONFIG, ~/.kube/config or that of `waybill up`.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]

@@ -119,11 +119,12 @@ impl SecretsStore {
         let new = files::written(&plan.new)?;
         let mut output = io::stdout().lock();
         if self.write {
-            changed.iter().try_for_each(|file| file.write(&mut output))?;
+            // First: a workload without its class does not start, and a class without workloads is no harm.
             if !new.is_empty() {
                 files::create(&self.new_objects, &new)?;
                 writeln!(output, "{} written", self.new_objects.display())?;
             }
+            changed.iter().try_for_each(|file| file.write(&mut output))?;
         } else {
             for file in &changed {
                 write_diff(&mut output, &file.name, &file.before, &file.after)?;

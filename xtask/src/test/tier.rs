@@ -166,6 +166,8 @@ fn clippy(repository: &Repository) -> Result<Verdict> {
 }
 
 fn test(repository: &Repository, machine: &Machine) -> Result<Verdict> {
+    // Tests run examples, which cargo's own runner builds beside them and nextest does not.
+    process::run(repository.cargo(&["build", "--examples"]).args(EVERYTHING))?;
     let everything = run_tests(repository, machine, EVERYTHING, &[]);
     let again = with_newest_kubectl(repository, machine);
     skipped::judge(&machine.skipped.counts(), &machine.tools.excused)?;

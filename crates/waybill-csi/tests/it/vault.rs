@@ -252,6 +252,25 @@ async fn a_namespace_of_the_backend_is_a_world_of_its_own() {
     assert_eq!(values(vault.fetch(&lab.call("web", &[]), &queries).await), ["shop"]);
 }
 
+/// CSI-49: an attack. A namespace in front of a path leads to the login of the pod, which every policy lets it
+/// look up.
+#[tokio::test]
+async fn no_path_gives_a_pod_its_login_csi_49() {
+    let Some(lab) = Lab::start() else { return };
+    lab.bao.line("namespace create child");
+    lab.bao.write("secret/data/app/auth/db", &json!({"data": {"user": "auth's"}}));
+    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    for key in
+        ["auth/token/lookup-self", "child/auth/token/lookup-self", "child/sys/internal/ui/mounts"]
+    {
+        let (kind, text) = failure(vault.fetch(&call, &[field(key, "id")]).await);
+        assert_eq!(kind, FailureKind::Denied, "{key}: {text}");
+    }
+    // The word alone is no harm.
+    let harmless = [field("secret/data/app/auth/db", "user")];
+    assert_eq!(values(vault.fetch(&call, &harmless).await), ["auth's"]);
+}
+
 /// CSI-44
 #[tokio::test]
 async fn a_backend_that_is_not_trusted_not_there_or_sealed_is_tried_again_csi_44() {

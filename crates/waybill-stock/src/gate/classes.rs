@@ -18,7 +18,10 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind, WatchEvent},
 };
 use tokio::time::{sleep, timeout};
-use waybill_api::provider_class::{KIND, ProviderClass, RESOURCE};
+use waybill_api::{
+    names::subdomain_faults,
+    provider_class::{KIND, ProviderClass, RESOURCE},
+};
 
 use super::JudgeError;
 
@@ -78,6 +81,10 @@ impl Classes {
 
     /// The class of this name; `None` if there is none.
     pub(super) async fn find(&self, name: &str) -> Result<Option<Arc<ProviderClass>>, JudgeError> {
+        // No class can be called otherwise, and the name becomes part of an address.
+        if !subdomain_faults(name).is_empty() {
+            return Ok(None);
+        }
         {
             let known = self.lock();
             if let Some(fault) = &known.fault {

@@ -241,3 +241,24 @@ fn new_objects_never_overwrite_a_file() {
     assert!(files::create(&path, "b").is_err());
     assert_eq!(fs::read_to_string(&path).unwrap(), "a");
 }
+
+/// A second run would find nothing to migrate, and the classes would never be written.
+#[test]
+fn manifests_stay_as_they_are_if_the_new_objects_have_no_place() {
+    let (folder, files) = files(&[CLASS, WORKLOAD]);
+    let taken = folder.path().join("taken");
+    fs::write(&taken, "").unwrap();
+    let args = SecretsStore {
+        filename: vec![folder.path().to_owned()],
+        in_cluster: false,
+        write: true,
+        new_objects: taken,
+        reverse: false,
+        keep_provider: false,
+        drop_volumes: false,
+        cluster: ClusterArgs::default(),
+    };
+    let plan = Plan::forward(&files.objects(), &options());
+    assert!(args.carry_out_in_files(&files, &plan).is_err());
+    assert_eq!(fs::read_to_string(folder.path().join("1.yaml")).unwrap(), WORKLOAD);
+}

@@ -88,6 +88,12 @@ async fn classes_and_pods_are_judged_alike_by_every_replica_csi_13_csi_21_csi_22
     cluster.grant().await;
     for gate in &gates {
         gate.until_pod("app", "secret/x", "").await;
+        // An attack: the name would be part of an address.
+        for name in ["vault?x=y", "vault#", "../providerclasses/vault"] {
+            let review = pod_review_of(name, "app", "secret/x");
+            let told = refusal(&gate.review("/validate-pods", &review).await);
+            assert_eq!(told, format!("ProviderClass '{name}' not found"));
+        }
     }
     cluster.delete_class("vault").await;
     for gate in &gates {
@@ -341,10 +347,14 @@ fn class_review(operation: &str, object: &Value, old: &Value) -> String {
 }
 
 fn pod_review(namespace: &str, key: &str) -> String {
+    pod_review_of("vault", namespace, key)
+}
+
+fn pod_review_of(class: &str, namespace: &str, key: &str) -> String {
     let pod = json!({"metadata": {"name": "p"}, "spec": {
         "serviceAccountName": "web",
         "containers": [{"name": "c", "env": [{"name": "A", "valueFrom": {"csiSecretRef": {
-            "driver": "d.example.com", "providerClassName": "vault", "key": key}}}]}]}});
+            "driver": "d.example.com", "providerClassName": class, "key": key}}}]}]}});
     let resource = json!({"group": "", "version": "v1", "resource": "pods"});
     review("CREATE", namespace, &resource, &pod, &Value::Null)
 }

@@ -71,6 +71,10 @@ impl VaultClass {
     }
 }
 
+fn is_own_path(segment: &str) -> bool {
+    OWN_PATHS.contains(&segment)
+}
+
 /// What is read in one request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SecretPath {
@@ -78,6 +82,14 @@ pub(super) struct SecretPath {
     pub(super) key: String,
     /// Only secrets of KV version 2 have versions.
     pub(super) version: Option<u64>,
+}
+
+impl SecretPath {
+    /// Whether it could lead to the backend's own affairs, since a namespace may stand in front of a path:
+    /// `team/auth/token/lookup-self` is the login of the pod if there is a namespace `team`.
+    pub(super) fn may_be_own(&self) -> bool {
+        self.key.split('/').any(is_own_path)
+    }
 }
 
 /// One variable.
@@ -96,7 +108,7 @@ impl VaultQuery {
                 "key {key:?} is not a path of the API, like secret/data/db-creds"
             )));
         }
-        if key.split('/').next().is_some_and(|first| OWN_PATHS.contains(&first)) {
+        if key.split('/').next().is_some_and(is_own_path) {
             return Err(FetchError::denied(format!("key {key:?} is not in a secrets engine")));
         }
         let mut parsed = Self { path: SecretPath { key: key.clone(), version: None }, field: None };

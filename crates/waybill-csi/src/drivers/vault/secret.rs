@@ -36,7 +36,15 @@ pub(super) fn select(body: &SecretBytes, query: &VaultQuery, kv: Option<KvVersio
         )));
     }
     let data = envelope.data.ok_or_else(unreadable)?;
-    let fields = match (versioned(&data), kv) {
+    let versioned = versioned(&data);
+    // Nothing but a secret of version 2 has its form.
+    if versioned.is_none() && query.path.may_be_own() {
+        return Err(FetchError::denied(format!(
+            "key {key:?} is not in a secrets engine, or in one of KV version 1, where a path with \
+             auth, cubbyhole, identity or sys is not read"
+        )));
+    }
+    let fields = match (versioned, kv) {
         (Some(inner), None | Some(KvVersion::Two)) => inner?,
         (None, Some(KvVersion::Two)) => return Err(unreadable()),
         (_, Some(KvVersion::One)) | (None, None) if query.path.version.is_some() => {
