@@ -72,7 +72,7 @@ pub(super) async fn register(
     let mut plugin = RegistrationClient::new(dialled.channel.clone());
     let info = within(INFO, socket, plugin.get_info(InfoRequest {})).await;
     let info = info.map_err(RegistrationError::Unreachable)?;
-    let registered = admit(&socket.path, info, drivers).await;
+    let registered = admit(&socket.path, &info, drivers).await;
     let error =
         registered.as_ref().err().map(|error| waybill_core::chain::Chain(error).to_string());
     let status =
@@ -84,7 +84,7 @@ pub(super) async fn register(
 
 async fn admit(
     by: &Path,
-    info: PluginInfo,
+    info: &PluginInfo,
     drivers: &Drivers,
 ) -> Result<DriverName, RegistrationError> {
     let (name, version, endpoint) = judge(info)?;
@@ -157,7 +157,7 @@ async fn within<T>(
 }
 
 /// What a plugin says about itself, if that can be.
-fn judge(info: PluginInfo) -> Result<(DriverName, Version, PathBuf), RegistrationError> {
+fn judge(info: &PluginInfo) -> Result<(DriverName, Version, PathBuf), RegistrationError> {
     if info.r#type != CSI_PLUGIN {
         return Err(RegistrationError::Type(shown(&info.r#type)));
     }
@@ -202,10 +202,10 @@ mod tests {
     /// CSI-26
     #[test]
     fn a_plugin_has_a_name_a_path_and_a_version_of_csi_1_csi_26() {
-        let found = judge(info("a.b", "/p/csi.sock", &["0.3.0", "1.0.0", "v1.2.0-rc1"])).unwrap();
+        let found = judge(&info("a.b", "/p/csi.sock", &["0.3.0", "1.0.0", "v1.2.0-rc1"])).unwrap();
         assert_eq!(found.1, (1, 2, 0));
         assert_eq!(found.2, Path::new("/p/csi.sock"));
-        assert!(judge(info("a.b", "unix:///p/csi.sock", &["1.0.0"])).is_ok());
+        assert!(judge(&info("a.b", "unix:///p/csi.sock", &["1.0.0"])).is_ok());
         for bad in [
             info("../a", "/p", &["1.0.0"]),
             info("", "/p", &["1.0.0"]),
@@ -217,7 +217,7 @@ mod tests {
             info("a.b", "/p", &["0.9.0", "2.0.0", "1", "x"]),
             PluginInfo { r#type: "DevicePlugin".to_owned(), ..info("a.b", "/p", &["1.0.0"]) },
         ] {
-            assert!(judge(bad.clone()).is_err(), "{bad:?}");
+            assert!(judge(&bad).is_err(), "{bad:?}");
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
             info("a.b", "/p", &["0.1.0"; 10_000]),
             PluginInfo { r#type: long.clone(), ..info("a.b", "/p", &["1.0.0"]) },
         ] {
-            let error = judge(bad).unwrap_err().to_string();
+            let error = judge(&bad).unwrap_err().to_string();
             assert!(error.len() < 2000 && !error.contains('\n'), "{error:.200}");
         }
     }
