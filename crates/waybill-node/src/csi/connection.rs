@@ -4,7 +4,7 @@
 //! end has dialled it, and asked it what it can do (OP-29).
 
 use std::{
-    io,
+    fs, io,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
     pin::Pin,
@@ -14,6 +14,7 @@ use std::{
 
 use futures_util::future::{Ready, ready};
 use hyper_util::rt::TokioIo;
+use rustix::process::geteuid;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::UnixStream,
@@ -44,16 +45,26 @@ pub(super) struct Socket {
 impl Socket {
     /// Looks at what is there.
     pub(super) fn find(path: &Path) -> Result<Self, CsiError> {
-        let path = path.to_owned();
-        match std::fs::metadata(&path) {
-            Ok(found) if found.file_type().is_socket() => Ok(Self {
-                device: found.dev(),
-                inode: found.ino(),
-                changed: (found.ctime(), found.ctime_nsec()),
-                path,
-            }),
-            Ok(_) => Err(CsiError::NotSocket { path }),
-            Err(_) => Err(CsiError::NoSocket { path }),
+        match fs::metadata(path) {
+            Ok(found) if found.file_type().is_socket() => Ok(Self::of(path, &found)),
+            Ok(_) => Err(CsiError::NotSocket { path: path.to_owned() }),
+            Err(_) => Err(CsiError::NoSocket { path: path.to_owned() }),
+        }
+    }
+
+    /// The socket itself, no link to one, and only if it is root's or that of the user of this process.
+    pub(super) fn find_own(path: &Path) -> Option<Self> {
+        let found = fs::symlink_metadata(path).ok()?;
+        let owned = [0, geteuid().as_raw()].contains(&found.uid());
+        (owned && found.file_type().is_socket()).then(|| Self::of(path, &found))
+    }
+
+    fn of(path: &Path, found: &fs::Metadata) -> Self {
+        Self {
+            path: path.to_owned(),
+            device: found.dev(),
+            inode: found.ino(),
+            changed: (found.ctime(), found.ctime_nsec()),
         }
     }
 }

@@ -14,11 +14,8 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
-use tracing::{debug, info};
+use tokio::{sync::watch, time::timeout};
+use tracing::{debug, info, warn};
 use waybill_core::{chain::Chain, id::DriverName};
 
 use super::drivers::Registered;
@@ -62,27 +59,42 @@ impl CsiNodeKeeper {
                     }
                 }
                 // The node's own object may not be there yet, nor an API server that has the kind.
-                Ok(Err(error)) => {
-                    debug!(error = %Chain(&error), "CSINode cannot be written yet");
-                    sleep(pauses.next()).await;
+                Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
+                    debug!(error = %status.message, "CSINode cannot be written yet");
+                    self.pause(&mut pauses).await;
                 }
-                Err(_) => sleep(pauses.next()).await,
+                Ok(Err(error)) => {
+                    warn!(error = %Chain(&error), "CSINode cannot be written, and is tried again");
+                    self.pause(&mut pauses).await;
+                }
+                Err(_) => {
+                    let limit = LONGEST.as_secs();
+                    warn!(limit, "CSINode cannot be written in time, and is tried again");
+                    self.pause(&mut pauses).await;
+                }
             }
         }
+    }
+
+    /// What changes meanwhile may be what was in the way.
+    async fn pause(&mut self, pauses: &mut Pauses) {
+        let _ = timeout(pauses.next(), self.drivers.changed()).await;
     }
 
     async fn write(&self, drivers: &BTreeMap<DriverName, Registered>) -> Result<(), kube::Error> {
         let objects: Api<CSINode> = Api::all(self.client.clone());
         let (list, injecting) = (list(drivers), env_drivers(drivers));
-        let patch = json!({
-            "metadata": {"annotations": {ENV_DRIVERS: injecting}},
-            "spec": {"drivers": list},
-        });
-        let patched =
-            objects.patch(&self.node, &PatchParams::default(), &Patch::Merge(patch)).await;
-        match patched {
+        match self.patch(&objects, &list, &injecting).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            other => return other.map(drop),
+            // An entry cannot change: it has to go before it comes again.
+            Err(kube::Error::Api(status)) if status.code == 422 => {
+                let stored = objects.get(&self.node).await?.spec.drivers;
+                let same = |driver: &CSINodeDriver| stored.iter().any(|it| is_same(it, driver));
+                let staying: Vec<_> = list.iter().filter(|it| same(it)).cloned().collect();
+                self.patch(&objects, &staying, &injecting).await?;
+                return self.patch(&objects, &list, &injecting).await;
+            }
+            other => return other,
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
         let owner = nodes.get(&self.node).await?;
@@ -105,6 +117,27 @@ impl CsiNodeKeeper {
         };
         objects.create(&PostParams::default(), &object).await.map(drop)
     }
+
+    async fn patch(
+        &self,
+        objects: &Api<CSINode>,
+        list: &[CSINodeDriver],
+        injecting: &str,
+    ) -> Result<(), kube::Error> {
+        let patch = json!({
+            "metadata": {"annotations": {ENV_DRIVERS: injecting}},
+            "spec": {"drivers": list},
+        });
+        let params = PatchParams::default();
+        objects.patch(&self.node, &params, &Patch::Merge(patch)).await.map(drop)
+    }
+}
+
+/// Whether an entry may stay as it is.
+fn is_same(left: &CSINodeDriver, right: &CSINodeDriver) -> bool {
+    left.name == right.name
+        && left.node_id == right.node_id
+        && left.topology_keys == right.topology_keys
 }
 
 fn list(drivers: &BTreeMap<DriverName, Registered>) -> Vec<CSINodeDriver> {
@@ -121,3 +154,6 @@ fn env_drivers(drivers: &BTreeMap<DriverName, Registered>) -> String {
     let injecting = drivers.iter().filter(|(_, driver)| driver.injects);
     injecting.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(",")
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,12 +46,15 @@ pub(crate) struct Registered {
     /// The socket by which it registered.
     pub(super) by: PathBuf,
     /// The version of CSI that it speaks.
-    pub(super) version: (u64, u64, u64),
+    pub(super) version: Version,
     pub(super) node_id: String,
     pub(super) topology_keys: Vec<String>,
     /// Whether it gives variables.
     pub(super) injects: bool,
 }
+
+/// Major, minor, patch.
+pub(super) type Version = (u64, u64, u64);
 
 /// A driver that was asked what it can do.
 pub(super) struct Connection {
@@ -84,10 +87,37 @@ impl Drivers {
         self.registered.subscribe()
     }
 
-    pub(super) fn register(&self, name: &DriverName, driver: Registered) {
-        self.registered.send_modify(|all| {
-            all.insert(name.clone(), driver);
+    /// The socket that keeps `by` from registering under a name: as kubelets have it, only a higher
+    /// version displaces another.
+    pub(super) fn holder(&self, name: &DriverName, by: &Path, version: Version) -> Option<PathBuf> {
+        holder(&self.registered.borrow(), name, by, version)
+    }
+
+    /// Registers a driver, unless another has the name by now: that is the socket in the error. Who was
+    /// displaced is returned.
+    pub(super) fn register(
+        &self,
+        name: &DriverName,
+        driver: Registered,
+    ) -> Result<Option<PathBuf>, PathBuf> {
+        let mut result = Ok(None);
+        self.registered.send_if_modified(|all| {
+            if let Some(other) = holder(all, name, &driver.by, driver.version) {
+                result = Err(other);
+                return false;
+            }
+            let by = driver.by.clone();
+            let before = all.insert(name.clone(), driver).map(|before| before.by);
+            result = Ok(before.filter(|before| *before != by));
+            true
         });
+        result
+    }
+
+    /// Waits until nobody is registered under a name.
+    pub(super) async fn free(&self, name: &DriverName) {
+        // The sender is ours, so there is news as long as we wait.
+        let _ = self.registered().wait_for(|all| !all.contains_key(name)).await;
     }
 
     /// Whoever registered by the socket `by` is not there any more.
@@ -196,6 +226,16 @@ impl About {
         }
         about
     }
+}
+
+fn holder(
+    all: &BTreeMap<DriverName, Registered>,
+    name: &DriverName,
+    by: &Path,
+    version: Version,
+) -> Option<PathBuf> {
+    let other = all.get(name).filter(|other| other.by != by && other.version >= version);
+    other.map(|other| other.by.clone())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -25,8 +25,8 @@ use tokio_util::{
 use tracing::{info, warn};
 use waybill_core::chain::Chain;
 
-use self::plugin::register;
-use super::{connection::Socket, drivers::Drivers};
+use self::plugin::{RegistrationError, register};
+use super::{connection::Socket, drivers::Drivers, error::shown};
 use crate::retry::Pauses;
 
 /// Between two looks that nobody asked for.
@@ -83,13 +83,11 @@ impl Registry {
     /// Begins with what is new, and forgets what is gone.
     fn look(&self, found: &mut HashMap<PathBuf, Found>) {
         let sockets = sockets(&self.directory);
-        found.retain(|path, known| {
-            let stays = sockets.contains(&known.socket);
-            if !stays {
-                self.drivers.deregister(path);
-            }
-            stays
-        });
+        for (path, known) in found.extract_if(|_, known| !sockets.contains(&known.socket)) {
+            // Nobody asks it any more once its name is free.
+            drop(known);
+            self.drivers.deregister(&path);
+        }
         for socket in sockets {
             if found.contains_key(&socket.path) {
                 continue;
@@ -103,29 +101,38 @@ impl Registry {
     }
 }
 
-/// Asks a plugin until it is registered. None waits for another.
+/// Asks a plugin until it is registered, and again when whoever displaced it is gone. None waits for
+/// another.
 async fn ask(socket: Socket, drivers: Arc<Drivers>) {
     let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
     loop {
-        let path = socket.path.display();
+        let path = shown(&socket.path.to_string_lossy());
         match register(&socket, &drivers).await {
             Ok(driver) => {
                 info!(%driver, %path, "a driver registered");
-                return;
+                pauses.reset();
+                drivers.free(&driver).await;
             }
             Err(error) => {
                 warn!(%path, error = %Chain(&error), "a plugin cannot be registered");
+                let pause = sleep(pauses.next());
+                match error {
+                    RegistrationError::Taken { name, .. } => tokio::select! {
+                        () = drivers.free(&name) => {}
+                        () = pause => {}
+                    },
+                    _ => pause.await,
+                }
             }
         }
-        sleep(pauses.next()).await;
     }
 }
 
-/// The sockets in a directory, but for hidden ones.
+/// The sockets in a directory, but for hidden ones and those that others may have left there.
 fn sockets(directory: &Path) -> Vec<Socket> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let visible = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
-    visible.filter_map(|entry| Socket::find(&entry.path()).ok()).collect()
+    visible.filter_map(|entry| Socket::find_own(&entry.path())).collect()
 }
 
 /// Becomes readable when something changes in the directory. A pipe's end is what Tokio can wait for

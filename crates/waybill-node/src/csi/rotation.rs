@@ -5,11 +5,12 @@
 //! fails meanwhile says nothing about a value, so nothing restarts for it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use sha2::{Digest, Sha256};
 use tokio::{sync::Notify, time::Instant};
 use uuid::Uuid;
@@ -60,9 +61,9 @@ impl Default for Rotations {
 }
 
 /// A class that is to be asked again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Due {
-    pub(crate) pod: PodUid,
+    pod: PodUid,
     container: String,
     class: String,
 }
@@ -83,7 +84,7 @@ impl Rotations {
     }
 
     /// Waits until classes are to be asked again, and says which.
-    pub(crate) async fn due(&self) -> Vec<Due> {
+    async fn due(&self) -> Vec<Due> {
         loop {
             let changed = self.changed.notified();
             let next = self.next();
@@ -197,8 +198,38 @@ impl Csi {
         self.rotations.begin(asker.pod.uid(), &asker.container.name, classes.collect());
     }
 
+    /// Asks what is due, for ever, and wakes the pods whose workers have to look. None waits for another:
+    /// a driver that hangs holds up its own values alone. How many calls a driver has at once is limited
+    /// where they are made (CSI-42).
+    pub(crate) async fn follow_rotations(
+        &self,
+        pod: impl Fn(&PodUid) -> Option<Arc<Pod>>,
+        wake: impl Fn(&PodUid),
+    ) {
+        let refresh = async |due: Due| {
+            if let Some(pod) = pod(&due.pod)
+                && self.refresh(&pod, &due).await
+            {
+                wake(&due.pod);
+            }
+            due
+        };
+        let (mut asking, mut under_way) = (FuturesUnordered::new(), HashSet::new());
+        loop {
+            tokio::select! {
+                all = self.rotations.due() => {
+                    let free = all.into_iter().filter(|due| under_way.insert(due.clone()));
+                    asking.extend(free.map(&refresh));
+                }
+                Some(done) = asking.next() => {
+                    under_way.remove(&done);
+                }
+            }
+        }
+    }
+
     /// Asks a class again for a container that runs. True if the worker of the pod has to look.
-    pub(crate) async fn refresh(&self, pod: &Pod, due: &Due) -> bool {
+    async fn refresh(&self, pod: &Pod, due: &Due) -> bool {
         let container = pod.container(&due.container);
         let Some(found) = container.and_then(|it| pod.environment_of(it.kind, it.name())) else {
             return false;

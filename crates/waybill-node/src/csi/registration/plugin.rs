@@ -7,6 +7,8 @@ use std::{
 
 use tokio::time::timeout;
 use tonic::{Response, Status, transport::Channel};
+use tracing::warn;
+use waybill_api::names::qualified_name_faults;
 use waybill_core::id::DriverName;
 use waybill_proto::{
     csi::{NodeGetInfoRequest, NodeGetInfoResponse, node_client::NodeClient},
@@ -17,8 +19,8 @@ use waybill_proto::{
 
 use super::super::{
     connection::{Socket, dial},
-    drivers::{About, Drivers, Registered},
-    error::CsiError,
+    drivers::{About, Drivers, Registered, Version},
+    error::{CsiError, shown},
 };
 
 /// Plugins of other types are for others.
@@ -28,19 +30,33 @@ const INFO: Duration = Duration::from_secs(10);
 /// What a driver may take to say which node this is, as kubelets wait for it.
 const NODE_INFO: Duration = Duration::from_secs(120);
 
-/// Why a plugin is not registered.
+/// What the address of a Unix socket holds.
+const ENDPOINT_BYTES: usize = 107;
+/// Of the CSI specification. A longer one, or an empty one, would make the API server refuse the whole
+/// CSINode, with all other drivers in it.
+const NODE_ID_BYTES: usize = 256;
+/// Far more than any driver has.
+const TOPOLOGY_KEYS: usize = 64;
+
+/// Why a plugin is not registered. Words of the plugin are cut to a length that a log can bear.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RegistrationError {
     #[error("the plugin cannot be asked")]
     Unreachable(#[source] CsiError),
-    #[error("plugins of type {0:?} are not known here, only CSIPlugin is")]
+    #[error("plugins of type \"{0}\" are not known here, only CSIPlugin is")]
     Type(String),
-    #[error("{0:?} cannot be the name of a driver")]
+    #[error("\"{0}\" cannot be the name of a driver")]
     Name(String),
-    #[error("none of the versions {0:?} is supported, only 1.x is")]
-    Version(Vec<String>),
-    #[error("the endpoint {0:?} is not an absolute path")]
+    #[error("none of the versions \"{0}\" is supported, only 1.x is")]
+    Version(String),
+    #[error("the endpoint \"{0}\" is not an absolute path of at most {ENDPOINT_BYTES} bytes")]
     Endpoint(String),
+    #[error("the id of the node has {0} bytes, and must have 1 to {NODE_ID_BYTES}")]
+    NodeId(usize),
+    #[error("there are {0} topology keys, and must be at most {TOPOLOGY_KEYS}")]
+    TopologyKeys(usize),
+    #[error("the topology key \"{0}\" is not a qualified name")]
+    TopologyKey(String),
     #[error("the driver cannot be asked")]
     Driver(#[source] CsiError),
     #[error("driver {name} is registered already, by {}, with a version that is not lower", by.display())]
@@ -56,7 +72,7 @@ pub(super) async fn register(
     let mut plugin = RegistrationClient::new(dialled.channel.clone());
     let info = within(INFO, socket, plugin.get_info(InfoRequest {})).await;
     let info = info.map_err(RegistrationError::Unreachable)?;
-    let registered = admit(&socket.path, info, drivers).await;
+    let registered = admit(&socket.path, &info, drivers).await;
     let error =
         registered.as_ref().err().map(|error| waybill_core::chain::Chain(error).to_string());
     let status =
@@ -68,30 +84,48 @@ pub(super) async fn register(
 
 async fn admit(
     by: &Path,
-    info: PluginInfo,
+    info: &PluginInfo,
     drivers: &Drivers,
 ) -> Result<DriverName, RegistrationError> {
     let (name, version, endpoint) = judge(info)?;
-    let registered = drivers.registered().borrow().get(&name).cloned();
-    if let Some(other) = registered.filter(|other| other.by != by && other.version >= version) {
-        return Err(RegistrationError::Taken { name, by: other.by });
+    if let Some(by) = drivers.holder(&name, by, version) {
+        return Err(RegistrationError::Taken { name, by });
     }
     let socket = Socket::find(&endpoint).map_err(RegistrationError::Driver)?;
     let dialled = dial(&socket).await.map_err(RegistrationError::Driver)?;
     let (info, about) = ask_driver(&name, &socket, &dialled.channel).await?;
-    let topology = info.accessible_topology.unwrap_or_default();
-    drivers.register(
-        &name,
-        Registered {
-            endpoint,
-            by: by.to_owned(),
-            version,
-            node_id: info.node_id,
-            topology_keys: topology.segments.into_keys().collect(),
-            injects: about.injects,
-        },
-    );
+    let (node_id, topology_keys) = judge_node(info)?;
+    let injects = about.injects;
+    let by = by.to_owned();
+    let driver = Registered { endpoint, by, version, node_id, topology_keys, injects };
+    // Another may have come while the driver took its time.
+    match drivers.register(&name, driver) {
+        Ok(None) => {}
+        Ok(Some(displaced)) => {
+            let displaced = shown(&displaced.to_string_lossy());
+            warn!(driver = %name, %displaced, "a driver is displaced by one of a higher version");
+        }
+        Err(by) => return Err(RegistrationError::Taken { name, by }),
+    }
     Ok(name)
+}
+
+/// What a driver says about its node, if a CSINode can hold it.
+fn judge_node(info: NodeGetInfoResponse) -> Result<(String, Vec<String>), RegistrationError> {
+    if !(1..=NODE_ID_BYTES).contains(&info.node_id.len()) {
+        return Err(RegistrationError::NodeId(info.node_id.len()));
+    }
+    let segments = info.accessible_topology.unwrap_or_default().segments;
+    if segments.len() > TOPOLOGY_KEYS {
+        return Err(RegistrationError::TopologyKeys(segments.len()));
+    }
+    if let Some(bad) = segments.keys().find(|key| !qualified_name_faults(key).is_empty()) {
+        return Err(RegistrationError::TopologyKey(shown(bad)));
+    }
+    let mut keys: Vec<String> = segments.into_keys().collect();
+    // So that the same keys are the same list each time.
+    keys.sort();
+    Ok((info.node_id, keys))
 }
 
 async fn ask_driver(
@@ -115,32 +149,32 @@ async fn within<T>(
     match timeout(limit, call).await {
         Ok(Ok(answer)) => Ok(answer.into_inner()),
         Ok(Err(status)) => {
-            let why = super::super::error::shown(status.message());
+            let why = shown(status.message());
             Err(CsiError::Connect { path: socket.path.clone(), why })
         }
         Err(_) => Err(CsiError::Timeout { limit }),
     }
 }
 
-type Version = (u64, u64, u64);
-
 /// What a plugin says about itself, if that can be.
-fn judge(info: PluginInfo) -> Result<(DriverName, Version, PathBuf), RegistrationError> {
+fn judge(info: &PluginInfo) -> Result<(DriverName, Version, PathBuf), RegistrationError> {
     if info.r#type != CSI_PLUGIN {
-        return Err(RegistrationError::Type(info.r#type));
+        return Err(RegistrationError::Type(shown(&info.r#type)));
     }
     let Ok(name) = DriverName::parse(&info.name) else {
-        return Err(RegistrationError::Name(info.name));
+        return Err(RegistrationError::Name(shown(&info.name)));
     };
     let versions = info.supported_versions.iter().filter_map(|text| parse_version(text));
     let Some(version) = versions.filter(|version| version.0 == 1).max() else {
-        return Err(RegistrationError::Version(info.supported_versions));
+        return Err(RegistrationError::Version(shown(&info.supported_versions.join(", "))));
     };
     // Never an address of a network, whatever the plugin says (CSI-26).
     let path = info.endpoint.strip_prefix("unix://").unwrap_or(&info.endpoint);
     match Path::new(path) {
-        path if path.is_absolute() => Ok((name, version, path.to_owned())),
-        _ => Err(RegistrationError::Endpoint(info.endpoint)),
+        path if path.is_absolute() && path.as_os_str().len() <= ENDPOINT_BYTES => {
+            Ok((name, version, path.to_owned()))
+        }
+        _ => Err(RegistrationError::Endpoint(shown(&info.endpoint))),
     }
 }
 
@@ -168,10 +202,10 @@ mod tests {
     /// CSI-26
     #[test]
     fn a_plugin_has_a_name_a_path_and_a_version_of_csi_1_csi_26() {
-        let found = judge(info("a.b", "/p/csi.sock", &["0.3.0", "1.0.0", "v1.2.0-rc1"])).unwrap();
+        let found = judge(&info("a.b", "/p/csi.sock", &["0.3.0", "1.0.0", "v1.2.0-rc1"])).unwrap();
         assert_eq!(found.1, (1, 2, 0));
         assert_eq!(found.2, Path::new("/p/csi.sock"));
-        assert!(judge(info("a.b", "unix:///p/csi.sock", &["1.0.0"])).is_ok());
+        assert!(judge(&info("a.b", "unix:///p/csi.sock", &["1.0.0"])).is_ok());
         for bad in [
             info("../a", "/p", &["1.0.0"]),
             info("", "/p", &["1.0.0"]),
@@ -183,7 +217,24 @@ mod tests {
             info("a.b", "/p", &["0.9.0", "2.0.0", "1", "x"]),
             PluginInfo { r#type: "DevicePlugin".to_owned(), ..info("a.b", "/p", &["1.0.0"]) },
         ] {
-            assert!(judge(bad.clone()).is_err(), "{bad:?}");
+            assert!(judge(&bad).is_err(), "{bad:?}");
+        }
+    }
+
+    /// Each try is a line in the log.
+    #[test]
+    fn words_of_a_plugin_are_cut_in_errors_csi_26() {
+        let long = "x\n".repeat(100_000);
+        for bad in [
+            info(&long, "/p", &["1.0.0"]),
+            info("a.b", &long, &["1.0.0"]),
+            info("a.b", &format!("/{long}"), &["1.0.0"]),
+            info("a.b", "/p", &[&long]),
+            info("a.b", "/p", &["0.1.0"; 10_000]),
+            PluginInfo { r#type: long.clone(), ..info("a.b", "/p", &["1.0.0"]) },
+        ] {
+            let error = judge(&bad).unwrap_err().to_string();
+            assert!(error.len() < 2000 && !error.contains('\n'), "{error:.200}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Drivers that register, with a directory of real sockets.
 
+mod rivals;
+
 use std::sync::Mutex;
 
 use prost::Message;
@@ -208,8 +210,8 @@ async fn csi_node_says_which_drivers_there_are() {
         topology_keys: vec!["zone".to_owned()],
         injects,
     };
-    drivers.register(&name(), registered(true));
-    drivers.register(&DriverName::parse("volumes.csi").unwrap(), registered(false));
+    drivers.register(&name(), registered(true)).unwrap();
+    drivers.register(&DriverName::parse("volumes.csi").unwrap(), registered(false)).unwrap();
     let patched = loop {
         let call = api.next().await;
         if call.body["spec"]["drivers"].as_array().is_some_and(|all| all.len() == 2) {

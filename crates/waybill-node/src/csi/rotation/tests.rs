@@ -38,6 +38,17 @@ impl Fixture {
         self.csi.refresh(pod, &due[0]).await
     }
 
+    /// It is time to ask for this pod.
+    fn make_due(&self, pod: &Pod) {
+        let mut running = self.csi.rotations.lock();
+        for ((uid, _), it) in running.iter_mut() {
+            for known in it.classes.values_mut().filter(|_| uid == pod.uid()) {
+                known.due = Instant::now();
+            }
+        }
+        self.csi.rotations.changed.notify_one();
+    }
+
     #[track_caller]
     fn check_counted(&self, result: &str, number: u32) {
         let text = self.csi.metrics.text(0);
@@ -54,13 +65,17 @@ fn answer(value: &str) -> Act {
 }
 
 fn pod(annotation: &str, policy: &str) -> Pod {
+    pod_of("u", annotation, policy)
+}
+
+fn pod_of(uid: &str, annotation: &str, policy: &str) -> Pod {
     let variable = |name: &str| {
         json!({"name": name, "valueFrom": {"csiSecretRef": {
             "driver": DRIVER, "providerClassName": "vault", "key": "k"}}})
     };
     let object = json!({
         "metadata": {
-            "name": "web", "namespace": "shop", "uid": "u",
+            "name": "web", "namespace": "shop", "uid": uid,
             "annotations": {"waybill.dev/restart-on-rotation": annotation}},
         "spec": {
             "restartPolicy": policy,
@@ -110,6 +125,39 @@ async fn a_driver_that_fails_restarts_nothing() {
     assert!(!fixture.refresh(&pod).await);
     fixture.check_counted("failed", 3);
     assert!(fixture.csi.rotations.stale(pod.uid()).is_empty());
+}
+
+/// CSI-42
+#[tokio::test]
+async fn a_driver_that_hangs_holds_up_no_other_rotation_csi_42() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let acts = [answer("one"), answer("one"), Act::Gate(Arc::clone(&gate)), answer("two")];
+    let mut fixture = Fixture::new(acts).await;
+    fixture.csi.config.rpc_timeout = Duration::from_secs(60);
+    let pods = ["slow", "quick"].map(|uid| Arc::new(pod_of(uid, "true", "Always")));
+    let [slow, quick] = &pods;
+    fixture.start(slow).await;
+    fixture.start(quick).await;
+    let (woken, mut wakes) = tokio::sync::mpsc::unbounded_channel();
+    let find = |uid: &PodUid| pods.iter().find(|pod| pod.uid() == uid).cloned();
+    let following = fixture.csi.follow_rotations(find, |uid| woken.send(uid.clone()).unwrap());
+    let checks = async {
+        fixture.make_due(slow);
+        while fixture.driver.requests().len() < 3 {
+            tokio::task::yield_now().await;
+        }
+        // What is under way is not asked for twice.
+        fixture.make_due(slow);
+        fixture.make_due(quick);
+        assert_eq!(wakes.recv().await.as_ref(), Some(quick.uid()));
+        gate.add_permits(1);
+        assert_eq!(wakes.recv().await.as_ref(), Some(slow.uid()));
+        assert_eq!(fixture.driver.requests().len(), 4);
+    };
+    tokio::select! {
+        () = following => unreachable!("it goes on for ever"),
+        () = checks => {}
+    }
 }
 
 #[tokio::test]
