@@ -129,14 +129,22 @@ pub(super) fn ephemeral_consumer(stack: &Stack) {
     );
     apply(stack, &pod("file-debug", &spec)).succeeds();
     ready(stack, "file-debug");
-    let mut object = kubectl.line("get pod file-debug -o json").json();
-    object["spec"]["ephemeralContainers"] = serde_json::json!([{
-        "name": "debug", "image": IMAGE, "command": ["sleep", "3600"],
-        "env": [{"name": "A", "valueFrom": {"fileKeyRef": {
-            "volumeName": "v", "path": "app.env", "key": "A"}}}],
-    }]);
     let path = "/api/v1/namespaces/default/pods/file-debug/ephemeralcontainers";
-    kubectl.with_input(&["replace", "--raw", path, "-f", "-"], &object.to_string()).succeeds();
+    let add = || {
+        let mut object = kubectl.line("get pod file-debug -o json").json();
+        object["spec"]["ephemeralContainers"] = serde_json::json!([{
+            "name": "debug", "image": IMAGE, "command": ["sleep", "3600"],
+            "env": [{"name": "A", "valueFrom": {"fileKeyRef": {
+                "volumeName": "v", "path": "app.env", "key": "A"}}}],
+        }]);
+        kubectl.with_input(&["replace", "--raw", path, "-f", "-"], &object.to_string())
+    };
+    // The node may write the status in between.
+    let mut added = add();
+    while added.stderr.contains("(Conflict)") {
+        added = add();
+    }
+    added.succeeds();
     kubectl.eventually_shows(
         "get pod file-debug -o jsonpath={.status.ephemeralContainerStatuses[0].state}",
         "running",
