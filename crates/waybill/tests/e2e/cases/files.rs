@@ -395,7 +395,18 @@ fn check_failures(
         );
         kubectl.eventually(&reason, "CreateContainerConfigError");
     }
-    let object = kubectl.line(&format!("get pod {name} -o json")).json();
+    // A container that is tried again has no message for a moment.
+    let told = |object: &serde_json::Value| {
+        let statuses = object["status"]["containerStatuses"].as_array().cloned();
+        statuses
+            .into_iter()
+            .flatten()
+            .filter(|it| it["state"]["waiting"]["message"].is_string())
+            .count()
+    };
+    let looks = (0..300).map(|_| kubectl.line(&format!("get pod {name} -o json")).json());
+    let mut looks = looks.skip_while(|object| told(object) < expected.len());
+    let object = looks.next().expect("every container says why it waits");
     for (container, message) in expected {
         let statuses = object["status"]["containerStatuses"].as_array().unwrap();
         let status = statuses.iter().find(|it| it["name"] == *container).unwrap();
