@@ -60,7 +60,12 @@ impl Admission {
         self.restrict_node(change, "", NodeWrite::Create(document))?;
         self.check_env_names(change, None, document)?;
         if is_pod(change) {
-            let spec = PodEnvSpec::from_value(at(document, "/spec")).unwrap_or_default();
+            // A pod without a spec is refused for that; one whose variables cannot be read must not pass.
+            let spec = match at(document, "/spec") {
+                Value::Null => PodEnvSpec::default(),
+                spec => PodEnvSpec::from_value(spec)
+                    .map_err(|_| Status::bad_request("spec: its variables cannot be read"))?,
+            };
             self.check_provider_classes(change, &spec, document)?;
         }
         Ok(())

@@ -16,13 +16,11 @@ use kube::{
 use serde_json::json;
 use tokio::{sync::watch, time::timeout};
 use tracing::{debug, info, warn};
+use waybill_api::node::ENV_DRIVERS;
 use waybill_core::{chain::Chain, id::DriverName};
 
 use super::drivers::Registered;
 use crate::retry::Pauses;
-
-/// Lists the drivers that give variables; the scheduler reads it (OP-43).
-const ENV_DRIVERS: &str = "csi.waybill.dev/env-drivers";
 
 /// The API server is near, or it is tried again.
 const LONGEST: Duration = Duration::from_secs(10);
