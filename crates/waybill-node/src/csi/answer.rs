@@ -109,7 +109,13 @@ mod tests {
     }
 
     fn limits(payload_bytes: usize, value_bytes: usize) -> Limits {
-        Limits { rpc_timeout: Duration::ZERO, payload_bytes, value_bytes, in_flight: 1 }
+        Limits {
+            rpc_timeout: Duration::ZERO,
+            payload_bytes,
+            value_bytes,
+            in_flight: 1,
+            in_flight_of_class: false,
+        }
     }
 
     fn read_all(

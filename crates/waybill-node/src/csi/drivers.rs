@@ -36,8 +36,11 @@ pub(crate) struct Drivers {
     plugins: PathBuf,
     registered: watch::Sender<BTreeMap<DriverName, Registered>>,
     connections: Mutex<HashMap<DriverName, Arc<Connection>>>,
-    in_flight: Mutex<HashMap<DriverName, Arc<InFlight>>>,
+    in_flight: Mutex<HashMap<Pool, Arc<InFlight>>>,
 }
+
+/// Calls that are limited together: those to a driver, or those of one class to it.
+type Pool = (DriverName, Option<String>);
 
 /// A driver that registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,9 +166,13 @@ impl Drivers {
         }
     }
 
-    /// The calls to one driver that are under way.
-    pub(super) fn in_flight(&self, name: &DriverName) -> Arc<InFlight> {
-        Arc::clone(lock(&self.in_flight).entry(name.clone()).or_default())
+    /// The calls to one driver that are under way, but for those of classes that have a limit of their own;
+    /// or the calls of such a class.
+    pub(super) fn in_flight(&self, name: &DriverName, class: Option<&str>) -> Arc<InFlight> {
+        let mut all = lock(&self.in_flight);
+        // Who has no calls is held by nobody else.
+        all.retain(|_, calls| Arc::strong_count(calls) > 1);
+        Arc::clone(all.entry((name.clone(), class.map(str::to_owned))).or_default())
     }
 
     fn endpoint(&self, name: &DriverName) -> PathBuf {

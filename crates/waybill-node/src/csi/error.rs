@@ -54,10 +54,10 @@ pub(crate) enum CsiError {
     #[error("{what} has {bytes} bytes, and at most {limit} are allowed")]
     Oversize { what: String, bytes: usize, limit: usize },
     #[error(
-        "CSI env injection throttled: {limit} calls to CSI driver {driver:?} are under way, and none \
-         ended in {}", GoDuration(*waited)
+        "CSI env injection throttled: at most {limit} calls to CSI driver {driver:?} at a time, shared \
+         between namespaces, and no place was free for {namespace:?} in {}", GoDuration(*waited)
     )]
-    Throttled { driver: String, limit: u32, waited: Duration },
+    Throttled { driver: String, namespace: String, limit: u32, waited: Duration },
     #[error("malformed response from CSI driver {driver:?}: {why}")]
     Malformed { driver: String, why: String },
     /// The driver answered, and said for this variable why there is no value.
