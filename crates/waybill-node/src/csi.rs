@@ -175,7 +175,7 @@ impl Csi {
             }
         }
         if fetched.failures.is_empty() {
-            self.remember(asker, &all);
+            self.remember(asker, &all).await;
         }
         for (group, given) in all {
             fetched.values.extend(given.values);
@@ -190,7 +190,8 @@ impl Csi {
         let registry = Registry::new(directory, drivers, tasks, stop);
         tasks.spawn(stop.clone().run_until_cancelled_owned(registry.run()));
         if let Some(client) = self.client.clone() {
-            let keeper = CsiNodeKeeper::new(client, &self.node, self.drivers.registered());
+            let registered = self.drivers.registered();
+            let keeper = CsiNodeKeeper::new(client, &self.node, registered, csi_node::LOOK);
             tasks.spawn(stop.clone().run_until_cancelled_owned(keeper.run()));
         }
     }

@@ -315,7 +315,7 @@ fn surroundings(
         objects: Arc::clone(&objects),
         recorder: recorder.clone(),
         metrics: Arc::clone(&metrics),
-        rotations: Rotations::default(),
+        rotations: Rotations::new(Some(directories.clone())),
     });
     if gates.enabled(FeatureGate::CsiDirectEnvInjection) {
         csi.follow_drivers(tasks, stop);

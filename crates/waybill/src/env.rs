@@ -98,6 +98,9 @@ struct Provenance {
     /// Names of variables that have other values by now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     stale: Vec<String>,
+    /// Nobody knows whether more of them have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    stale_unknown: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

@@ -407,7 +407,7 @@ fn make(
         objects,
         recorder: Recorder::start(client.clone(), "node-1", clock, tasks, stop),
         metrics: Arc::new(Metrics::new(FeatureGates::all_on())),
-        rotations: Rotations::default(),
+        rotations: Rotations::new(None),
         client,
         config,
     }

@@ -12,7 +12,7 @@ use waybill_proto::registration::{PluginInfo, RegistrationStatus, RegistrationSt
 
 use super::{
     super::{
-        csi_node::CsiNodeKeeper,
+        csi_node::{self, CsiNodeKeeper},
         testing::{Act, DRIVER, ScriptedDriver},
     },
     *,
@@ -192,7 +192,8 @@ async fn csi_node_says_which_drivers_there_are() {
     })
     .await;
     let drivers = Drivers::new(PathBuf::new());
-    let keeper = CsiNodeKeeper::new(api.client.clone(), "node-1", drivers.registered());
+    let keeper =
+        CsiNodeKeeper::new(api.client.clone(), "node-1", drivers.registered(), csi_node::LOOK);
     api.tasks.spawn(api.stop.clone().run_until_cancelled_owned(keeper.run()));
     let created = loop {
         let call = api.next().await;
