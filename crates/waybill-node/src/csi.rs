@@ -20,6 +20,7 @@ mod drivers;
 mod error;
 mod in_flight;
 mod limits;
+mod place;
 mod registration;
 mod rotation;
 #[cfg(test)]

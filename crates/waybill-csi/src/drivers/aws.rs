@@ -20,7 +20,7 @@ use self::{
 use crate::{
     driver::{Answer, Call, Driver, FailureKind, FetchError, PodToken, Query},
     drivers::sessions::Identity,
-    http::HttpClients,
+    http::{AllowedAddresses, HttpClients},
 };
 
 /// The name under which it registers.
@@ -30,6 +30,7 @@ pub const NAME: &str = "aws.csi.waybill.dev";
 pub struct Aws {
     clients: HttpClients,
     sessions: AwsSessions,
+    allowed: AllowedAddresses,
     /// Signatures are good for some minutes.
     clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
 }
@@ -40,8 +41,14 @@ impl Aws {
         Self {
             clients: HttpClients::default(),
             sessions: AwsSessions::default(),
+            allowed: AllowedAddresses::default(),
             clock: Box::new(clock),
         }
+    }
+
+    /// The same, for AWS's own addresses and these.
+    pub fn at(self, allowed: AllowedAddresses) -> Self {
+        Self { allowed, ..self }
     }
 
     async fn read(
@@ -53,7 +60,7 @@ impl Aws {
         let token = token(call, class)?;
         let client = self.clients.trusting(class.ca_bundle.as_deref())?;
         let api = AwsApi::new(client, class, &*self.clock);
-        let identity = Identity::of(call, class.clone());
+        let identity = Identity::of(call, class.clone(), token);
         let make = async |_: Option<&_>| sts::take_on(&api, &call.pod, token).await;
         let session = self.sessions.current(&identity, make).await?;
         let mut found = read_all(&api.with(&session.get()?.session), &items).await;
@@ -79,6 +86,7 @@ impl Driver for Aws {
 
     async fn fetch(&self, call: &Call, queries: &[Query]) -> Result<Vec<Answer>, FetchError> {
         let class = AwsClass::parse(call)?;
+        class.other_addresses().try_for_each(|address| self.allowed.check(address))?;
         let queries: Vec<_> = queries.iter().map(AwsQuery::parse).collect();
         let items: BTreeSet<_> = queries.iter().flatten().map(|query| query.item.clone()).collect();
         let found =

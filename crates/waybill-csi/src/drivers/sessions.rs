@@ -10,27 +10,33 @@ use std::{
     time::Duration,
 };
 
+use sha2::{Digest, Sha256};
 use tokio::{sync::OnceCell, time::Instant};
 
-use crate::driver::{Call, FetchError};
+use crate::driver::{Call, FetchError, PodToken};
 
-/// How many are remembered; a node has fewer accounts.
+/// How many are remembered; a node has fewer pods.
 const SESSIONS: usize = 4096;
 
-/// For whom a session is good: a service account that uses a class of one content.
+/// For whom a session is good: whoever has the token that it was made with, and uses a class of one content.
+///
+/// Names are not enough. Whoever reaches the socket can say any, and an account that is deleted and made again
+/// has the name of the one before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity<C> {
     class: C,
     namespace: String,
     service_account: String,
+    token: [u8; 32],
 }
 
 impl<C> Identity<C> {
-    pub(crate) fn of(call: &Call, class: C) -> Self {
+    pub(crate) fn of(call: &Call, class: C, token: &PodToken) -> Self {
         Self {
             class,
             namespace: call.pod.namespace.clone(),
             service_account: call.pod.service_account.clone(),
+            token: Sha256::digest(token.token.expose()).into(),
         }
     }
 }
@@ -50,7 +56,8 @@ impl<S> Timed<S> {
     pub(crate) fn new(session: S, duration: Duration) -> Self {
         let now = Instant::now();
         let after = |time| if duration.is_zero() { None } else { now.checked_add(time) };
-        let (due, ends) = (after(duration * 2 / 3), after(duration));
+        // A backend may say any number.
+        let (due, ends) = (after(duration / 3 * 2), after(duration));
         Self { session, duration, due, ends }
     }
 
@@ -153,4 +160,17 @@ async fn fill<S>(
     };
     place.get_or_try_init(|| made).await?;
     Ok(Held { place, is_new })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_may_last_for_longer_than_anybody_counts() {
+        for seconds in [0, 1, 3600, u64::MAX / 2, u64::MAX] {
+            let timed = Timed::new((), Duration::from_secs(seconds));
+            assert!(!timed.has_ended() && !timed.is_due(), "{seconds}");
+        }
+    }
 }

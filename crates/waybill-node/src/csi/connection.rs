@@ -26,7 +26,7 @@ use tonic::{
     transport::{Channel, Endpoint, Uri},
 };
 
-use super::error::CsiError;
+use super::{error::CsiError, place::Place};
 
 /// How long the other end may take to let us in (CSI-26).
 const DIAL: Duration = Duration::from_secs(2);
@@ -83,14 +83,16 @@ impl Dialled {
     }
 }
 
-/// Connects to a socket.
+/// Connects to a socket, if who answers there may.
 pub(super) async fn dial(socket: &Socket) -> Result<Dialled, CsiError> {
     let path = &socket.path;
     let failed = |why: String| CsiError::Connect { path: path.clone(), why };
-    let stream = match timeout(DIAL, connect(path)).await {
+    let place = Place::open(path)?;
+    let stream = match timeout(DIAL, connect(&place.address())).await {
         Ok(stream) => stream.map_err(|error| failed(error.to_string()))?,
         Err(_) => return Err(failed(format!("no answer in {} s", DIAL.as_secs()))),
     };
+    place.check_peer(&stream)?;
     let closed = CancellationToken::new();
     let guarded = GuardedStream { stream, _closed: closed.clone().drop_guard() };
     // The name is for headers alone; what is dialled is the stream.

@@ -39,6 +39,9 @@ pub(crate) enum CsiError {
     NoSocket { path: PathBuf },
     #[error("CSI driver socket not found at {}: what is there is not a socket", path.display())]
     NotSocket { path: PathBuf },
+    /// Whoever answers there may not be the driver.
+    #[error("CSI driver socket at {} is not trusted: {why}", path.display())]
+    Untrusted { path: PathBuf, why: String },
     #[error("failed to connect to CSI driver at {}: {why}", path.display())]
     Connect { path: PathBuf, why: String },
     #[error("CSI driver at {} calls itself {found:?}, and not {driver:?}", path.display())]
@@ -131,6 +134,7 @@ impl CsiError {
             Self::NoCapability { .. } => ErrorType::CapabilityMissing,
             Self::NoSocket { .. }
             | Self::NotSocket { .. }
+            | Self::Untrusted { .. }
             | Self::Connect { .. }
             | Self::OtherName { .. }
             | Self::Transport { .. } => ErrorType::DriverUnavailable,

@@ -11,9 +11,6 @@ use waybill_node::CsiConfig;
 
 use crate::state_dir::own_directory;
 
-/// The longest path that a Unix socket can have.
-const SOCKET_PATH_BYTES: usize = 107;
-
 #[derive(clap::Args)]
 pub(super) struct CsiArgs {
     /// Below it every driver of variables has a directory with its socket, csi.sock; `plugins` in the
@@ -57,12 +54,6 @@ impl CsiArgs {
     pub(super) fn config(self, state: &Path) -> Result<CsiConfig> {
         let plugins = self.csi_plugins_dir.unwrap_or_else(|| state.join("plugins"));
         let registry = self.csi_registry_dir.unwrap_or_else(|| state.join("plugins_registry"));
-        let longest = plugins.as_os_str().len().max(registry.as_os_str().len());
-        anyhow::ensure!(
-            longest < SOCKET_PATH_BYTES,
-            "the directories of drivers are too long for sockets in them; name shorter ones with \
-             --csi-plugins-dir and --csi-registry-dir"
-        );
         Ok(CsiConfig {
             plugins_dir: own_directory(&plugins)?,
             registry_dir: own_directory(&registry)?,

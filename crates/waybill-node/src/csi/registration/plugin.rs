@@ -30,8 +30,8 @@ const INFO: Duration = Duration::from_secs(10);
 /// What a driver may take to say which node this is, as kubelets wait for it.
 const NODE_INFO: Duration = Duration::from_secs(120);
 
-/// What the address of a Unix socket holds.
-const ENDPOINT_BYTES: usize = 107;
+/// What a path of the kernel holds.
+const ENDPOINT_BYTES: usize = 4095;
 /// Of the CSI specification. A longer one, or an empty one, would make the API server refuse the whole
 /// CSINode, with all other drivers in it.
 const NODE_ID_BYTES: usize = 256;
