@@ -308,6 +308,7 @@ fn surroundings(
     let csi = Arc::new(Csi {
         config: config.csi.clone(),
         node: config.name.clone(),
+        runtime: facts.runtime_name.clone(),
         drivers: Arc::new(Drivers::new(config.csi.plugins_dir.clone())),
         classes: WatchedObjects::new(client.clone(), tasks, stop),
         csi_drivers: WatchedObjects::new(client.clone(), tasks, stop),

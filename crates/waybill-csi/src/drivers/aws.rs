@@ -67,7 +67,7 @@ impl Aws {
         let denied: BTreeSet<_> =
             items.into_iter().filter(|item| is_denied(&found, item)).collect();
         // A session may end before its time, and a role may have got other policies meanwhile.
-        if !session.is_new && !denied.is_empty() {
+        if session.may_be_replaced() && !denied.is_empty() {
             let session = self.sessions.after(&session, &identity, make).await?;
             found.extend(read_all(&api.with(&session.get()?.session), &denied).await);
         }

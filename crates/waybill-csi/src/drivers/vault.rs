@@ -69,9 +69,11 @@ impl Vault {
             .map(|(path, _)| path.clone())
             .collect();
         // A login may end before its time: somebody revokes it, or the role has got other policies.
-        if !login.is_new && !denied.is_empty() {
-            let login = self.logins.after(&login, &identity, make).await?;
-            bodies.extend(read_all(&api, &login.get()?.session, denied).await);
+        if login.may_be_replaced() && !denied.is_empty() {
+            let next = self.logins.after(&login, &identity, make).await?;
+            bodies.extend(read_all(&api, &next.get()?.session, denied).await);
+            // It would be valid for as long as the role says, and count there.
+            api.revoke(&login.get()?.session).await;
         }
         Ok(bodies)
     }

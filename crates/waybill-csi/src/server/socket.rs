@@ -4,7 +4,6 @@
 //! looks from time to time whether its name still leads to it.
 
 use std::{
-    ffi::OsString,
     fs, io,
     os::fd::{AsRawFd, OwnedFd},
     os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
@@ -49,7 +48,9 @@ impl Socket {
         remove_stale(path)?;
         // The kernel takes the mode of a socket from the umask, which is not ours alone to change; so
         // it is made beside, closed, and only then gets its name. Kubelets overlook names with a dot.
-        let new = path.with_file_name(format!(".{}", std::process::id()));
+        // Drivers in containers all have the same number.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
         let _ = fs::remove_file(&new);
         let listener = UnixListener::bind(&Short::of(&new)?.path)?;
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;

@@ -145,7 +145,8 @@ async fn values(
 ) -> Result<Vec<String>, Status> {
     let response = node.clone().node_get_env_vars(request).await?.into_inner();
     let text = |value| String::from_utf8(value).unwrap();
-    Ok(response.results.into_iter().map(|result| text(result.value)).collect())
+    let results = response.results.into_iter();
+    Ok(results.map(|mut result| text(std::mem::take(&mut result.value))).collect())
 }
 
 const ALL: &[(&str, &str)] = &[("allowedNamespaces", "*")];

@@ -35,7 +35,7 @@ impl Csi {
         checked: &Checked,
     ) -> Result<Vec<Answer>, CsiError> {
         let mut pauses = Pauses::new(self.config.retry_backoff, LONGEST_PAUSE);
-        let mut retries = self.config.rpc_retries;
+        let mut retries = checked.retries;
         let mut call = Call { csi: self, asker, group, checked, told_fallbacks: false };
         loop {
             match call.attempt().await {

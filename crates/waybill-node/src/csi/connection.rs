@@ -40,6 +40,8 @@ pub(super) struct Socket {
     device: u64,
     inode: u64,
     changed: (i64, i64),
+    /// Where directories may belong to the users of drivers.
+    plugins: Option<PathBuf>,
 }
 
 impl Socket {
@@ -59,12 +61,18 @@ impl Socket {
         (owned && found.file_type().is_socket()).then(|| Self::of(path, &found))
     }
 
+    /// The same; below `plugins` a driver may have another user than root.
+    pub(super) fn below(self, plugins: &Path) -> Self {
+        Self { plugins: Some(plugins.to_owned()), ..self }
+    }
+
     fn of(path: &Path, found: &fs::Metadata) -> Self {
         Self {
             path: path.to_owned(),
             device: found.dev(),
             inode: found.ino(),
             changed: (found.ctime(), found.ctime_nsec()),
+            plugins: None,
         }
     }
 }
@@ -87,7 +95,7 @@ impl Dialled {
 pub(super) async fn dial(socket: &Socket) -> Result<Dialled, CsiError> {
     let path = &socket.path;
     let failed = |why: String| CsiError::Connect { path: path.clone(), why };
-    let place = Place::open(path)?;
+    let place = Place::open(path, socket.plugins.as_deref())?;
     let stream = match timeout(DIAL, connect(&place.address())).await {
         Ok(stream) => stream.map_err(|error| failed(error.to_string()))?,
         Err(_) => return Err(failed(format!("no answer in {} s", DIAL.as_secs()))),

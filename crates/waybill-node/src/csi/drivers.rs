@@ -85,13 +85,18 @@ impl Drivers {
         }
     }
 
+    /// The socket of a driver, wherever it says that it is.
+    pub(super) fn socket(&self, endpoint: &Path) -> Result<Socket, CsiError> {
+        Ok(Socket::find(endpoint)?.below(&self.plugins))
+    }
+
     /// The drivers that registered, now and later.
     pub(super) fn registered(&self) -> watch::Receiver<BTreeMap<DriverName, Registered>> {
         self.registered.subscribe()
     }
 
     /// The socket that keeps `by` from registering under a name: as kubelets have it, only a higher
-    /// version displaces another.
+    /// version displaces another; and nobody displaces a driver of variables while it is there.
     pub(super) fn holder(&self, name: &DriverName, by: &Path, version: Version) -> Option<PathBuf> {
         holder(&self.registered.borrow(), name, by, version)
     }
@@ -139,7 +144,7 @@ impl Drivers {
         name: &DriverName,
         limit: Duration,
     ) -> Result<Arc<Connection>, CsiError> {
-        let socket = Socket::find(&self.endpoint(name))?;
+        let socket = self.socket(&self.endpoint(name))?;
         let held = lock(&self.connections).get(name).cloned();
         if let Some(held) = held
             && held.socket == socket
@@ -241,7 +246,9 @@ fn holder(
     by: &Path,
     version: Version,
 ) -> Option<PathBuf> {
-    let other = all.get(name).filter(|other| other.by != by && other.version >= version);
+    // Whoever took the name of a driver of variables would get tokens of pods, and could give them any value.
+    let stays = |other: &&Registered| other.injects || other.version >= version;
+    let other = all.get(name).filter(|other| other.by != by).filter(stays);
     other.map(|other| other.by.clone())
 }
 

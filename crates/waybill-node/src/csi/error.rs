@@ -23,6 +23,18 @@ pub(crate) enum CsiError {
     ClassUnknown { class: String, why: String },
     #[error("{driver:?} cannot be the name of a CSI driver")]
     DriverName { driver: String },
+    /// A pod out of a file.
+    #[error(
+        "a static pod has no service account that could use ProviderClass {class:?}; create the pod at \
+         the API server, with spec.nodeName if it belongs to this node"
+    )]
+    StaticPod { class: String },
+    /// A runtime that is not known to keep environments in memory.
+    #[error(
+        "the runtime {runtime:?} may write the environment of containers to a disk, as containerd does; \
+         start the node with --csi-env-allow-disk if values may be there"
+    )]
+    Disk { runtime: String },
     /// The class is for other drivers, namespaces or keys.
     #[error(transparent)]
     Class(#[from] UseDenied),
@@ -129,7 +141,9 @@ impl CsiError {
             Self::DriverName { .. }
             | Self::Class(UseDenied::Driver { .. } | UseDenied::List(_))
             | Self::Words { .. } => ErrorType::InvalidArgument,
-            Self::Class(_) | Self::Denied { .. } => ErrorType::Unauthorized,
+            Self::Class(_) | Self::Denied { .. } | Self::StaticPod { .. } | Self::Disk { .. } => {
+                ErrorType::Unauthorized
+            }
             Self::Unchecked { .. } | Self::Token { .. } => ErrorType::RpcError,
             Self::NoCapability { .. } => ErrorType::CapabilityMissing,
             Self::NoSocket { .. }

@@ -22,14 +22,15 @@ pub(super) struct Place {
     path: PathBuf,
     directory: OwnedFd,
     name: OsString,
-    /// Whose the directory is.
-    owner: u32,
+    /// Whose the directory is, if that counts.
+    owner: Option<u32>,
 }
 
 impl Place {
     /// Finds the directory, through links. In one that others can write anybody may have put a socket: a
-    /// container, if it is mounted there.
-    pub(super) fn open(path: &Path) -> Result<Self, CsiError> {
+    /// container, if it is mounted there. Below `plugins` directories are what administrators gave to drivers;
+    /// elsewhere whose they are says nothing.
+    pub(super) fn open(path: &Path, plugins: Option<&Path>) -> Result<Self, CsiError> {
         let missing = || CsiError::NoSocket { path: path.to_owned() };
         let real = path.canonicalize().map_err(|_| missing())?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
@@ -45,8 +46,11 @@ impl Place {
             let why = format!("others can write {parent}; chmod go-w it");
             return Err(CsiError::Untrusted { path: path.to_owned(), why });
         }
+        let plugins = plugins.and_then(|plugins| plugins.canonicalize().ok());
+        let is_given = plugins.is_some_and(|plugins| parent.starts_with(plugins));
+        let owner = is_given.then_some(found.st_uid);
         let (path, name) = (path.to_owned(), name.to_owned());
-        Ok(Self { path, directory, name, owner: found.st_uid })
+        Ok(Self { path, directory, name, owner })
     }
 
     /// A path to the socket, good for as long as this lives.
@@ -59,16 +63,17 @@ impl Place {
     }
 
     /// Whether whoever listens is root, the user of this node, or the user to whom the directory was given.
+    /// Root in a container is root; that a container has no such directory is for the owner of the node.
     pub(super) fn check_peer(&self, stream: &UnixStream) -> Result<(), CsiError> {
         let untrusted = |why: String| CsiError::Untrusted { path: self.path.clone(), why };
         let peer = stream.peer_cred().map_err(|error| untrusted(error.to_string()))?;
-        if [0, geteuid().as_raw(), self.owner].contains(&peer.uid()) {
+        let (peer, own) = (peer.uid(), geteuid().as_raw());
+        if [0, own].contains(&peer) || self.owner == Some(peer) {
             return Ok(());
         }
         Err(untrusted(format!(
-            "user {} answers there, and the directory is of user {}",
-            peer.uid(),
-            self.owner
+            "user {peer} answers there, who is neither root, nor user {own}, nor one whom the directory \
+             was given below the directory of plugins"
         )))
     }
 }
@@ -94,7 +99,11 @@ mod tests {
     const NOBODY: u32 = 65534;
 
     async fn answer(path: &Path) -> Result<(), String> {
-        let socket = Socket::find(path).map_err(|error| error.to_string())?;
+        answer_below(path, Path::new("/nowhere")).await
+    }
+
+    async fn answer_below(path: &Path, plugins: &Path) -> Result<(), String> {
+        let socket = Socket::find(path).map_err(|error| error.to_string())?.below(plugins);
         dial(&socket).await.map(drop).map_err(|error| error.to_string())
     }
 
@@ -124,16 +133,17 @@ mod tests {
         chown(&plugin, Some(NOBODY), None).unwrap();
         let path = plugin.join("csi.sock");
         let _listener = listen_as_nobody(&path);
-        assert_eq!(answer(&path).await, Ok(()), "the directory was given to that user");
+        let below = dir.path();
+        let given = answer_below(&path, below).await;
+        assert_eq!(given, Ok(()), "the directory was given to that user");
+        let refused = Err(format!(
+            "CSI driver socket at {} is not trusted: user 65534 answers there, who is neither root, nor \
+             user 0, nor one whom the directory was given below the directory of plugins",
+            path.display()
+        ));
+        assert_eq!(answer(&path).await, refused, "elsewhere nobody gave it");
         chown(&plugin, Some(0), None).unwrap();
-        assert_eq!(
-            answer(&path).await,
-            Err(format!(
-                "CSI driver socket at {} is not trusted: user 65534 answers there, and the directory \
-                 is of user 0",
-                path.display()
-            ))
-        );
+        assert_eq!(answer_below(&path, below).await, refused);
     }
 
     /// CSI-26

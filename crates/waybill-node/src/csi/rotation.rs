@@ -19,7 +19,7 @@ use waybill_api::pod::{Container, ContainerKind};
 use waybill_core::id::PodUid;
 
 use self::record::{ClassRecord, Hash, Key, Record, Records};
-use super::{Asker, Csi, CsiVariable, Given, Group, groups};
+use super::{Asker, Checked, Csi, CsiVariable, Given, Group, groups};
 use crate::{
     directories::Directories,
     event::Kind,
@@ -269,7 +269,8 @@ impl Csi {
         let metrics = self.metrics.csi();
         let count = |result| metrics.rotation(group.driver(), group.class, result);
         let asked = match self.check(asker, group).await {
-            Ok(checked) => self.ask(asker, group, &checked).await,
+            // Nobody waits for it, and it comes again by itself.
+            Ok(checked) => self.ask(asker, group, &Checked { retries: 0, ..checked }).await,
             Err(error) => Err(error),
         };
         // An optional value that is missing now may be missing because its backend is.

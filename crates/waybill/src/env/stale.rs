@@ -7,7 +7,7 @@ use serde_json::Value;
 use waybill_client::{Place, Requests};
 
 use super::{Provenance, provenance};
-use crate::{Outcome, columns::align, target::pods};
+use crate::{Outcome, columns::align, target::pods, terminal::plain};
 
 /// The annotation of pods whose drivers are asked again.
 const FOLLOWED: &str = "/metadata/annotations/waybill.dev~1restart-on-rotation";
@@ -76,7 +76,7 @@ fn names(pod: &Value) -> Vec<(String, String)> {
 
 fn stale_rows(pod: &str, container: &str, told: &Provenance) -> Vec<Vec<String>> {
     let text = |variable: &Value, field: &str| {
-        variable.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        plain(variable.get(field).and_then(Value::as_str).unwrap_or_default())
     };
     let stale = told.variables.iter().filter(|it| told.stale.contains(&text(it, "name")));
     let row = |name: String, from: String| vec![pod.to_owned(), container.to_owned(), name, from];

@@ -289,6 +289,15 @@ impl Forward<'_> {
         if optional {
             set(&mut selector, "optional", true);
         }
+        // `b-c` of namespace `a` and `c` of `a-b` would be one class, with the address of whichever came first.
+        if let Some(used) = self.used.get(&name)
+            && !Rc::ptr_eq(&used.known, known)
+        {
+            let other = used.known.class.title();
+            return Err(format!(
+                "ProviderClass {name} stands for {other} already; rename one of them"
+            ));
+        }
         let used = self.used.entry(name).or_insert_with(|| Use {
             known: Rc::clone(known),
             accounts: BTreeSet::new(),

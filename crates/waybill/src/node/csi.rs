@@ -47,6 +47,11 @@ pub(super) struct CsiArgs {
         allow_hyphen_values = true
     )]
     csi_env_injection_retry_backoff: Duration,
+
+    /// Give variables of drivers also to a runtime that may write them to a disk, as containerd does with every
+    /// container's specification.
+    #[arg(long)]
+    csi_env_allow_disk: bool,
 }
 
 impl CsiArgs {
@@ -60,6 +65,7 @@ impl CsiArgs {
             rpc_timeout: self.csi_env_injection_rpc_timeout,
             rpc_retries: self.csi_env_injection_rpc_retries,
             retry_backoff: self.csi_env_injection_retry_backoff,
+            allow_disk: self.csi_env_allow_disk,
         })
     }
 }

@@ -90,6 +90,10 @@ impl Drivers {
         Ok(Self(roles.collect::<Result<_>>()?))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Starts all of them; they need nothing of the stack, so that a node finds them at once.
     pub(super) async fn start(&mut self, progress: &Progress) -> Result<()> {
         let started = self.0.iter_mut().map(|role| {

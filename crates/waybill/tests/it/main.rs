@@ -12,6 +12,7 @@ mod etcd;
 mod gate;
 mod image;
 mod run;
+mod runbook;
 mod runtime;
 mod state_dir;
 mod unwritable_log;

@@ -59,7 +59,7 @@ pub(super) enum RegistrationError {
     TopologyKey(String),
     #[error("the driver cannot be asked")]
     Driver(#[source] CsiError),
-    #[error("driver {name} is registered already, by {}, with a version that is not lower", by.display())]
+    #[error("driver {name} is registered already, by {}, and is not displaced", by.display())]
     Taken { name: DriverName, by: PathBuf },
 }
 
@@ -91,7 +91,7 @@ async fn admit(
     if let Some(by) = drivers.holder(&name, by, version) {
         return Err(RegistrationError::Taken { name, by });
     }
-    let socket = Socket::find(&endpoint).map_err(RegistrationError::Driver)?;
+    let socket = drivers.socket(&endpoint).map_err(RegistrationError::Driver)?;
     let dialled = dial(&socket).await.map_err(RegistrationError::Driver)?;
     let (info, about) = ask_driver(&name, &socket, &dialled.channel).await?;
     let (node_id, topology_keys) = judge_node(info)?;

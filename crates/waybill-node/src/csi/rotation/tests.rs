@@ -127,6 +127,7 @@ async fn a_driver_that_fails_restarts_nothing() {
     fixture.cluster.objects.lock().unwrap().may_use = Some(false);
     assert!(!fixture.refresh(&pod).await);
     fixture.check_counted("failed", 3);
+    assert_eq!(fixture.driver.count("NodeGetEnvVars"), 2, "each is asked once");
     assert!(fixture.csi.rotations.stale(pod.uid()).is_empty());
 }
 

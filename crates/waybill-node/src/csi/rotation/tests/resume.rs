@@ -111,7 +111,7 @@ async fn a_record_that_makes_no_sense_is_no_record() {
 #[tokio::test]
 async fn without_a_record_what_is_there_now_is_compared_with() {
     let failing = Act::Fail(tonic::Code::Internal, "not yet");
-    let acts = [failing.clone(), failing, answer("one"), answer("one"), answer("two")];
+    let acts = [failing, answer("one"), answer("one"), answer("two")];
     let mut fixture = Fixture::new(acts).await;
     fixture.restart(None);
     let pod = pod("true", "Always");
