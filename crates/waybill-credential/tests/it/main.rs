@@ -3,9 +3,13 @@
 #![cfg(test)]
 
 mod authenticator;
+mod canary;
 mod certificates;
 mod client;
 mod examples;
 mod plugins;
+mod proxy;
 mod support;
+mod terminal;
+mod texts;
 mod watch;

@@ -11,6 +11,7 @@ mod envfile;
 mod etcd;
 mod gate;
 mod image;
+mod promtool;
 mod run;
 mod runtime;
 mod state_dir;
