@@ -86,6 +86,11 @@ pub(crate) struct Prepared {
 /// What the kubeconfig says about the chosen context.
 pub(crate) async fn prepare(options: &Options) -> Result<Prepared, ConnectError> {
     let kubeconfig = read(options).await?;
+    if let Some(user) = &options.user
+        && !kubeconfig.auth_infos.iter().any(|named| named.name == *user)
+    {
+        return Err(ConnectError::NoUser { path: options.kubeconfig.clone(), user: user.clone() });
+    }
     let user = user(&kubeconfig, options);
     let proxy = proxy::written(&kubeconfig, options.context.as_deref());
     let chosen = KubeConfigOptions {
@@ -151,6 +156,14 @@ pub enum ConnectError {
         /// What is wrong with it.
         #[source]
         source: Box<KubeconfigError>,
+    },
+    /// It does not have the user that was asked for; `kube` would take nobody instead.
+    #[error("the kubeconfig {} has no user {user:?}", path.display())]
+    NoUser {
+        /// Which file.
+        path: PathBuf,
+        /// Who was asked for.
+        user: String,
     },
     /// The certificates or the proxy in it cannot be used.
     #[error("cannot make a client from the kubeconfig {}", path.display())]

@@ -1,4 +1,4 @@
-//! The library as its users see it: real plugins, real servers.
+//! The library as its users see it: real plugins, real servers (CRED-49, CRED-50).
 
 #![cfg(test)]
 

@@ -90,15 +90,17 @@ fn a_certificate_is_explained_and_its_key_hidden_cred_23() {
 #[test]
 fn a_failure_is_explained_with_what_to_do_cred_21_36_37() {
     let dir = tempfile::tempdir().unwrap();
-    let other = r#"echo "{apiVersion: client.authentication.k8s.io/v1, kind: ExecCredential}""#;
+    let other = r#"{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}"#;
+    fs::write(dir.path().join("other"), other).unwrap();
+    let other = dir.path().join("other").display().to_string();
     for (exec, program, advice) in [
         ("command: waybill-no-such-plugin", "not on PATH", "install the plugin"),
         ("command: /nonexistent/plugin", "not there", "install the plugin"),
         ("command: 'false'", "/bin/false", "the plugin says why on standard error"),
         ("command: sh, interactiveMode: Always", "/bin/sh", "run the client on a terminal"),
         (
-            &format!("command: sh, args: [-c, '{other}']"),
-            "/bin/sh",
+            &format!("command: cat, args: ['{other}']"),
+            "/bin/cat",
             "write `apiVersion: client.authentication.k8s.io/v1` into the stanza",
         ),
     ] {
