@@ -5,12 +5,15 @@
 mod alerts;
 mod conformance;
 mod credential;
+mod credential_canary;
 mod csi_alerts;
 mod driver;
 mod envfile;
 mod etcd;
 mod gate;
 mod image;
+mod login;
+mod promtool;
 mod run;
 mod runtime;
 mod state_dir;
