@@ -1,4 +1,9 @@
-//! `waybill credential`: what a credential plugin does, for people whose client only says "getting credentials".
+//! `waybill credential`: what a credential plugin does, for people whose client only says "getting credentials";
+//! and a cache for those whose client runs it at every start.
+
+mod agent;
+mod cache;
+mod held;
 
 use std::{
     io::{self, Write},
@@ -12,7 +17,7 @@ use waybill_credential::{Authenticator, Credential, InteractiveMode};
 
 use crate::{Outcome, cluster::ClusterArgs};
 
-/// See what a credential plugin does.
+/// See what a credential plugin does, and keep what it says.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -25,30 +30,44 @@ enum Command {
     Run(ClusterArgs),
     /// Show how the plugin of a kubeconfig would be run, without running it.
     Status(ClusterArgs),
+    Cache(cache::Args),
+    /// Show what the agent of `waybill credential cache` holds, without the secrets.
+    List,
+    Forget(held::ForgetArgs),
+    #[command(hide = true)]
+    Agent,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let (cluster, run) = match &args.command {
-            Command::Run(cluster) => (cluster, true),
-            Command::Status(cluster) => (cluster, false),
-        };
-        let options = cluster.options();
-        let Some(plugin) = plugin(&options).await? else {
-            bail!(
-                "the user of {} has no credential plugin, or a static credential that takes precedence",
-                options.kubeconfig.display()
-            );
-        };
-        describe(&plugin)?;
-        if run {
-            let begin = Instant::now();
-            let credential = plugin.credential().await?;
-            explain(&credential, begin.elapsed())?;
-        }
-        Ok(Outcome::Success)
-    })
+    match &args.command {
+        Command::Run(cluster) => block_on(show(cluster, true)),
+        Command::Status(cluster) => block_on(show(cluster, false)),
+        Command::Cache(args) => cache::run(args),
+        Command::List => block_on(held::list()),
+        Command::Forget(args) => block_on(held::forget(args)),
+        Command::Agent => agent::run(),
+    }
+}
+
+fn block_on(command: impl Future<Output = Result<Outcome>>) -> Result<Outcome> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+}
+
+async fn show(cluster: &ClusterArgs, run: bool) -> Result<Outcome> {
+    let options = cluster.options();
+    let Some(plugin) = plugin(&options).await? else {
+        bail!(
+            "the user of {} has no credential plugin, or a static credential that takes precedence",
+            options.kubeconfig.display()
+        );
+    };
+    describe(&plugin)?;
+    if run {
+        let begin = Instant::now();
+        let credential = plugin.credential().await?;
+        explain(&credential, begin.elapsed())?;
+    }
+    Ok(Outcome::Success)
 }
 
 fn describe(plugin: &Authenticator) -> io::Result<()> {

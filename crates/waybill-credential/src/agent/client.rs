@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     io,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::process::CommandExt},
     path::PathBuf,
     process::{Command, Stdio},
     time::Duration,
@@ -39,7 +39,9 @@ pub struct Agent {
 pub struct Launcher {
     /// The program.
     pub program: PathBuf,
-    /// Its arguments, the first of which is its own name.
+    /// Under which name it appears.
+    pub name: OsString,
+    /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 
@@ -191,7 +193,7 @@ impl Launcher {
     /// end somebody waits.
     fn start(&self, socket: OwnedFd) -> io::Result<()> {
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).env_clear().current_dir("/");
+        command.arg0(&self.name).args(&self.arguments).env_clear().current_dir("/");
         command.stdin(socket).stdout(Stdio::null()).stderr(Stdio::null());
         // Nobody waits for it: it outlives us.
         command.spawn().map(drop)

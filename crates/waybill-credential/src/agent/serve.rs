@@ -87,6 +87,8 @@ fn close_descriptors() -> io::Result<()> {
 
 /// No terminal, no debugger, no core dump and, if the kernel lets us, no swap. Says whether it did.
 fn keep_to_itself() -> io::Result<bool> {
+    // It was started as `/proc/self/exe`.
+    rustix::thread::set_name(c"waybill-agent")?;
     setsid()?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;

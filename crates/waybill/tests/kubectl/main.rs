@@ -8,6 +8,7 @@
 mod access;
 mod cluster;
 mod credential;
+mod credential_cache;
 mod guides;
 mod lifecycle;
 mod migrate;
