@@ -18,14 +18,11 @@ use super::{
     wire::{Ask, Failure, Holder, Listing, Reply, Report, Request, receive, send},
 };
 
-/// An agent that is there answers at once.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// An agent that is there answers at once, except on a machine that is very busy.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// After it, whoever waits for somebody else is told so.
 const UNTIL_NOTICE: Duration = Duration::from_secs(3);
-
-/// An agent that was about to leave is asked twice, and one that is killed under us, too.
-const ATTEMPTS: u32 = 2;
 
 /// The agent of this user.
 #[derive(Debug)]
@@ -79,9 +76,15 @@ pub enum AgentError {
     /// It cannot be reached or started.
     #[error("the agent cannot be reached or started")]
     Start(#[source] io::Error),
-    /// It broke off, or said nothing for too long.
-    #[error("the agent broke off")]
-    Talk(#[source] io::Error),
+    /// It was about to leave, or was killed.
+    #[error("the agent is gone")]
+    Gone(#[source] io::Error),
+    /// It said nothing for too long.
+    #[error("the agent does not answer")]
+    Silent,
+    /// It speaks of something else.
+    #[error("the agent is not one of ours")]
+    Nonsense,
     /// There is no such plugin.
     #[error("the plugin cannot be found")]
     Plugin(#[source] io::Error),
@@ -95,20 +98,24 @@ impl Agent {
 
     /// What the plugin of `invocation` says, from the agent if it has it. Tells `notify` how it goes.
     pub async fn fetch(&self, invocation: &Invocation, notify: &dyn Fn(Notice)) -> Fetched {
-        for _ in 0..ATTEMPTS {
-            match self.try_fetch(invocation, notify).await {
-                Ok(fetched) => return fetched,
-                Err(error) => notify(Notice::NoAgent(error)),
+        let mut fetched = self.try_fetch(invocation, notify).await;
+        if let Err(AgentError::Gone(_)) = fetched {
+            fetched = self.try_fetch(invocation, notify).await;
+        }
+        match fetched {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                notify(Notice::NoAgent(error));
+                invocation.fetch_alone(notify).await
             }
         }
-        invocation.fetch_alone(notify).await
     }
 
     /// What it holds; `None` if there is no agent.
     pub async fn list(&self) -> Result<Option<Listing>, AgentError> {
         match self.request(&Request::List).await? {
             Some(Reply::Listing(listing)) => Ok(Some(listing)),
-            Some(_) => Err(unexpected()),
+            Some(_) => Err(AgentError::Nonsense),
             None => Ok(None),
         }
     }
@@ -117,7 +124,7 @@ impl Agent {
     pub async fn forget(&self, plugin: Option<String>) -> Result<usize, AgentError> {
         match self.request(&Request::Forget { plugin }).await? {
             Some(Reply::Forgot { count }) => Ok(count),
-            Some(_) => Err(unexpected()),
+            Some(_) => Err(AgentError::Nonsense),
             None => Ok(0),
         }
     }
@@ -129,7 +136,7 @@ impl Agent {
             Err(cause) if is_absent(&cause) => return Ok(None),
             Err(cause) => return Err(AgentError::Start(cause)),
         };
-        send(&mut stream, request, &[]).await.map_err(AgentError::Talk)?;
+        send(&mut stream, request, &[]).await.map_err(AgentError::Gone)?;
         let (reply, _) = in_time(PATIENCE, receive(&mut stream)).await?;
         Ok(Some(reply))
     }
@@ -141,7 +148,7 @@ impl Agent {
     ) -> Result<Fetched, AgentError> {
         let ask = invocation.ask().map_err(AgentError::Plugin)?;
         let mut stream = self.connect().await.map_err(AgentError::Start)?;
-        send(&mut stream, &Request::Ask(Ask::clone(&ask)), &[]).await.map_err(AgentError::Talk)?;
+        send(&mut stream, &Request::Ask(Ask::clone(&ask)), &[]).await.map_err(AgentError::Gone)?;
         let (mut reply, mut body) = in_time(PATIENCE, receive(&mut stream)).await?;
         while let Reply::Wait(holder) = reply {
             (reply, body) = wait(&mut stream, holder, invocation, notify).await?;
@@ -165,7 +172,7 @@ impl Agent {
                 Ok(Fetched::Printed(outcome.unwrap_or(body)))
             }
             Reply::Wait(_) | Reply::Noted | Reply::Listing(_) | Reply::Forgot { .. } => {
-                Err(unexpected())
+                Err(AgentError::Nonsense)
             }
         }
     }
@@ -226,12 +233,12 @@ async fn wait(
 ) -> Result<(Reply, SecretBytes), AgentError> {
     let mut receiving = std::pin::pin!(receive(stream));
     if let Ok(received) = timeout(UNTIL_NOTICE, receiving.as_mut()).await {
-        return received.map_err(AgentError::Talk);
+        return received.map_err(AgentError::Gone);
     }
     let Holder { pid, interactive } = holder;
     notify(Notice::Waiting { pid, interactive });
     if interactive {
-        return receiving.await.map_err(AgentError::Talk);
+        return receiving.await.map_err(AgentError::Gone);
     }
     in_time(invocation.timeout() + PATIENCE, receiving).await
 }
@@ -256,16 +263,12 @@ async fn in_time<T>(
     receiving: impl Future<Output = io::Result<T>>,
 ) -> Result<T, AgentError> {
     match timeout(limit, receiving).await {
-        Ok(received) => received.map_err(AgentError::Talk),
-        Err(_) => Err(AgentError::Talk(io::ErrorKind::TimedOut.into())),
+        Ok(received) => received.map_err(AgentError::Gone),
+        Err(_) => Err(AgentError::Silent),
     }
 }
 
 /// There is no socket, or nobody serves it.
 fn is_absent(cause: &io::Error) -> bool {
     matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
-}
-
-fn unexpected() -> AgentError {
-    AgentError::Talk(io::Error::new(io::ErrorKind::InvalidData, "an answer to something else"))
 }

@@ -22,7 +22,7 @@ use tokio::{net::UnixStream, time::sleep};
 const SOCKET: &str = "credential-1.sock";
 
 /// Whoever starts an agent is done sooner.
-const LOCK_ATTEMPTS: u32 = 200;
+const LOCK_ATTEMPTS: u32 = 2000;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the agent of a user is found.

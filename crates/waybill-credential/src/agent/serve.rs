@@ -30,8 +30,8 @@ use super::{
 };
 use crate::Clock;
 
-/// A client says what it wants at once.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A client says what it wants at once, except on a machine that is very busy.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Beyond it clients are turned away, and run their plugins as if there were no agent.
 const CONNECTIONS: usize = 512;

@@ -103,9 +103,12 @@ fn a_second_user_gets_nothing_cred_26() {
 
     let open = [(plugin.path("run"), 0o755), (plugin.socket_dir(), 0o755), (socket.clone(), 0o666)];
     open.iter().for_each(|(path, mode)| chmod(path, *mode));
-    let own = String::from_utf8(ask(&socket, LIST).unwrap()).unwrap();
+    let answers = [ask(&socket, LIST).unwrap(), as_nobody(|| ask(&socket, LIST)).unwrap()];
+    let closed = [(plugin.path("run"), 0o700), (plugin.socket_dir(), 0o700)];
+    closed.iter().for_each(|(path, mode)| chmod(path, *mode));
+    let [own, others] = answers.map(|answer| String::from_utf8_lossy(&answer).into_owned());
     assert!(own.contains("\"held\":[{"), "{own}");
-    assert_eq!(as_nobody(|| ask(&socket, LIST)).unwrap(), b"");
+    assert_eq!(others, "");
 }
 
 /// Somebody who waits where our agent should be hears nothing and is not believed.
@@ -123,10 +126,7 @@ fn a_planted_socket_gets_nothing_and_gives_nothing_cred_26() {
     chmod(&plugin.socket_dir(), 0o700);
     let heard = thread::spawn(move || {
         let mut heard = Vec::new();
-        // Once for each attempt.
-        for _ in 0..2 {
-            let _ = planted.accept().unwrap().0.read_to_end(&mut heard);
-        }
+        let _ = planted.accept().unwrap().0.read_to_end(&mut heard);
         heard
     });
     let said = gives_the_token(&plugin.cache().output().unwrap());
