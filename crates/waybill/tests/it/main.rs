@@ -5,6 +5,7 @@
 mod alerts;
 mod conformance;
 mod credential;
+mod credential_cache;
 mod credential_canary;
 mod csi_alerts;
 mod driver;
