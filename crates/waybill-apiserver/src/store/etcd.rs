@@ -306,7 +306,7 @@ pub(super) async fn open_for_tests() -> Option<(Etcd, waybill_testkit::etcd::Etc
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::VecDeque, fs};
 
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
