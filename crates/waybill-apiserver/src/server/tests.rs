@@ -7,6 +7,7 @@ mod client;
 mod csi_objects;
 mod exec_env;
 mod limits;
+mod login;
 mod node_credentials;
 mod options;
 mod rights;
@@ -112,5 +113,6 @@ fn config(dir: &Path) -> Config {
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),
         limits: RequestLimits::default(),
+        login_lifetime: Duration::from_secs(600),
     }
 }

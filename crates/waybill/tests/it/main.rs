@@ -5,12 +5,16 @@
 mod alerts;
 mod conformance;
 mod credential;
+mod credential_cache;
+mod credential_canary;
 mod csi_alerts;
 mod driver;
 mod envfile;
 mod etcd;
 mod gate;
 mod image;
+mod login;
+mod promtool;
 mod run;
 mod runbook;
 mod runtime;
