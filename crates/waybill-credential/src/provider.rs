@@ -223,4 +223,5 @@ impl fmt::Display for AnswerError {
 impl std::error::Error for AnswerError {}
 
 #[cfg(test)]
+/// CRED-41..43, CRED-51.
 mod tests;

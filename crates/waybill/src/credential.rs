@@ -3,17 +3,17 @@
 
 mod agent;
 mod cache;
+mod explain;
 mod held;
 
 use std::{
     io::{self, Write},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::{Result, bail};
 use jiff::Timestamp;
 use waybill_client::plugin;
-use waybill_credential::{Authenticator, Credential, InteractiveMode};
 
 use crate::{Outcome, cluster::ClusterArgs};
 
@@ -38,6 +38,9 @@ enum Command {
     Agent,
 }
 
+/// A name, and what there is to say about it.
+type Row = (&'static str, String);
+
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     match &args.command {
         Command::Run(cluster) => block_on(show(cluster, true)),
@@ -61,70 +64,23 @@ async fn show(cluster: &ClusterArgs, run: bool) -> Result<Outcome> {
             options.kubeconfig.display()
         );
     };
-    describe(&plugin)?;
+    print(&explain::stanza(&plugin))?;
     if run {
         let begin = Instant::now();
-        let credential = plugin.credential().await?;
-        explain(&credential, begin.elapsed())?;
+        let answer = plugin.credential().await;
+        print(&[("Time taken", format!("{:.3} s", begin.elapsed().as_secs_f64()))])?;
+        match answer {
+            Ok(credential) => print(&explain::credential(&credential, Timestamp::now()))?,
+            Err(error) => {
+                print(&explain::failure(error.plugin_error()))?;
+                return Err(error.into());
+            }
+        }
     }
     Ok(Outcome::Success)
 }
 
-fn describe(plugin: &Authenticator) -> io::Result<()> {
-    let stanza = plugin.stanza();
-    let input = match stanza.interactive_mode() {
-        InteractiveMode::Never => "never",
-        InteractiveMode::IfAvailable => "if it is a terminal",
-        InteractiveMode::Always => "always; without a terminal the plugin is not run",
-    };
-    let cluster = if stanza.provides_cluster_info() { "told" } else { "not told" };
-    print_rows(&[
-        ("Plugin", stanza.command().to_owned()),
-        ("API version", stanza.api_version().as_str().to_owned()),
-        ("Standard input", input.to_owned()),
-        ("Cluster", cluster.to_owned()),
-    ])
-}
-
-fn explain(credential: &Credential, took: Duration) -> io::Result<()> {
-    let mut rows = vec![("Time taken", format!("{:.3} s", took.as_secs_f64()))];
-    rows.push((
-        "Token",
-        if credential.authorization().is_some() { "yes, hidden" } else { "no" }.to_owned(),
-    ));
-    match credential.certificate() {
-        None => rows.push(("Certificate", "no".to_owned())),
-        Some(certificate) => rows.extend([
-            ("Certificate", certificate.subject().to_owned()),
-            ("Intermediates", certificate.intermediates().to_string()),
-            ("Valid from", certificate.not_before().to_string()),
-            ("Valid until", certificate.not_after().to_string()),
-        ]),
-    }
-    match (credential.expires(), credential.due()) {
-        (Some(expires), Some(due)) => {
-            rows.push(("Expires", expires.to_string()));
-            let cache = if expires < Timestamp::now() {
-                "nothing: it has expired already, and the plugin runs for every request".to_owned()
-            } else {
-                format!("keeps it in memory, and asks for the next from {due} on")
-            };
-            rows.push(("Waybill", cache));
-        }
-        _ => {
-            rows.push(("Expires", "never, as far as the plugin says".to_owned()));
-            rows.push(("Waybill", "keeps it in memory until a server refuses it".to_owned()));
-        }
-    }
-    rows.push((
-        "kubectl",
-        "runs the plugin at every start; sets no time limit; returns a 401 after running it again"
-            .to_owned(),
-    ));
-    print_rows(&rows)
-}
-
-fn print_rows(rows: &[(&str, String)]) -> io::Result<()> {
+fn print(rows: &[Row]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (name, value) in rows {
         writeln!(out, "{name:<15} {value}")?;

@@ -6,6 +6,7 @@ mod certificates;
 mod client;
 mod exec_env;
 mod limits;
+mod login;
 mod node_credentials;
 mod options;
 mod rights;
@@ -111,5 +112,6 @@ fn config(dir: &Path) -> Config {
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),
         limits: RequestLimits::default(),
+        login_lifetime: Duration::from_secs(600),
     }
 }

@@ -13,6 +13,7 @@ use serde_json::json;
 use waybill_testkit::{
     credential_cache::CachedPlugin,
     kubectl::{PATIENCE, Ran},
+    program::KUBECTL,
 };
 
 use crate::cluster::Cluster;
@@ -206,7 +207,7 @@ fn a_plugin_has_kubectls_terminal_cred_16_17_50() {
     let name = ptsname(&controller, Vec::new()).unwrap();
     let terminal = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let mut child = cluster
-        .kubectl_command()
+        .command(&KUBECTL.find().unwrap())
         .args([&cached.flag, "get", "--raw=/api"])
         .stdin(terminal)
         .stdout(Stdio::null())
