@@ -16,6 +16,7 @@ mod image;
 mod login;
 mod promtool;
 mod run;
+mod runbook;
 mod runtime;
 mod state_dir;
 mod unwritable_log;
