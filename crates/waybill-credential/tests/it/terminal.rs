@@ -104,7 +104,8 @@ async fn client() {
                 "echo $KUBERNETES_EXEC_INFO >&2; read answer; echo \"$answer\"".to_owned();
         }
         "taken" => {
-            plugin.options.stdin = Stdin::Taken("used by stdin resource manifest reader".to_owned())
+            plugin.options.stdin =
+                Stdin::Taken("used by stdin resource manifest reader".to_owned());
         }
         other => panic!("no such task: {other}"),
     }
