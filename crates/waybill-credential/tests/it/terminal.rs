@@ -86,7 +86,7 @@ impl Client {
 
 /// Not a test of its own, but the client in those below.
 #[tokio::test]
-#[ignore = "the client that other tests start"]
+#[ignore = "a program for `terminal`, whose tests start it"]
 #[expect(clippy::disallowed_methods, reason = "it is told what to do by its environment")]
 async fn client() {
     let Ok(task) = env::var(TASK) else { return };
