@@ -109,7 +109,7 @@ impl Agent {
             match (self.try_fetch(invocation, notify).await, pauses.next()) {
                 (Ok(fetched), _) => return fetched,
                 (Err(AgentError::Gone(_)), Some(pause)) => {
-                    sleep(Duration::from_millis(pause)).await
+                    sleep(Duration::from_millis(pause)).await;
                 }
                 (Err(error), _) => break error,
             }
