@@ -70,9 +70,9 @@ async fn allow(pods: &Pods) {
     let binding = json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": {"name": "bench"},
         "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "bench"},
         "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}]});
-    pods.create("/apis/storage.k8s.io/v1/providerclasses", &class).await;
-    pods.create(&format!("{rules}/clusterroles"), &role).await;
-    pods.create(&format!("{rules}/namespaces/default/rolebindings"), &binding).await;
+    let _ = pods.create("/apis/storage.k8s.io/v1/providerclasses", &class).await;
+    let _ = pods.create(&format!("{rules}/clusterroles"), &role).await;
+    let _ = pods.create(&format!("{rules}/namespaces/default/rolebindings"), &binding).await;
 }
 
 /// What pods of one kind took.

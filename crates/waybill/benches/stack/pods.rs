@@ -38,10 +38,12 @@ impl Pods {
 
     /// The same with a spec of its own.
     pub(crate) async fn run_spec(&self, name: &str, spec: Value) {
-        let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}));
-        let made = self.0.create(&PostParams::default(), &pod.unwrap()).await.unwrap();
-        let version = made.metadata.resource_version.unwrap();
-        self.until(name, &version, |event| {
+        // As it is: the types of the client do not know variables of drivers.
+        let pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+        let made = self.create("/api/v1/namespaces/default/pods", &pod).await;
+        let version = made.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap();
+        self.until(name, version, |event| {
             let WatchEvent::Modified(pod) = event else { return false };
             pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
         })
@@ -55,9 +57,9 @@ impl Pods {
     }
 
     /// Any object, at the path of its kind.
-    pub(crate) async fn create(&self, path: &str, object: &Value) {
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Value {
         let requests = Requests::new(self.0.clone().into_client());
-        requests.create(path, object).await.unwrap();
+        requests.create(path, object).await.unwrap()
     }
 
     /// How long the node has spent on environments since it started.
