@@ -180,7 +180,12 @@ pub(super) fn refusal(status: StatusCode, code: &str, what: &str) -> FetchError 
         | "ValidationError" => {
             FetchError::invalid(format!("AWS does not understand {what} ({code})"))
         }
-        _ => FetchError::backend(format!("AWS failed at {what} ({} {code})", status.as_u16())),
+        // What is no code of AWS may be anything.
+        _ if status.is_redirection() => FetchError::backend(format!(
+            "the address of AWS for {what} leads elsewhere ({}); name the right endpoint",
+            status.as_u16()
+        )),
+        _ => FetchError::backend(format!("AWS failed at {what} ({})", status.as_u16())),
     }
 }
 
