@@ -115,6 +115,22 @@ pub(crate) const TESTS: &[Tool] = &[
         fetch: || python::MINISTACK.make(&cache("ministack")),
         remedy: "make a virtual environment with the package ministack in ~/.cache/waybill/ministack",
     },
+    Tool {
+        name: "moto",
+        why: "the aws driver is tested on a second server, which others wrote",
+        is_there: || python::MOTO.is_in(&cache("moto")),
+        fetch: || python::MOTO.make(&cache("moto")),
+        remedy: "make a virtual environment with the packages moto, flask, flask-cors and pyyaml in \
+                 ~/.cache/waybill/moto",
+    },
+    Tool {
+        name: "cloud-clients",
+        why: "our servers for the metadata driver are judged by the clients of Google and Microsoft",
+        is_there: || python::CLOUD_CLIENTS.is_in(&cache("cloud-clients")),
+        fetch: || python::CLOUD_CLIENTS.make(&cache("cloud-clients")),
+        remedy: "make a virtual environment with the packages google-auth, azure-identity and requests in \
+                 ~/.cache/waybill/cloud-clients",
+    },
 ];
 
 /// For a machine with the kernel of Debian 12.

@@ -8,6 +8,7 @@
 )]
 
 pub mod apiserver;
+pub mod aws;
 pub mod conformance;
 pub mod containerd;
 pub mod disk;
@@ -16,7 +17,6 @@ pub mod etcd;
 pub mod gate;
 pub mod hostile;
 pub mod kubectl;
-pub mod ministack;
 pub mod node;
 pub mod openbao;
 pub mod port;
