@@ -24,5 +24,6 @@ pub mod program;
 pub mod runtime;
 pub mod skip;
 pub mod stack;
+pub mod stock;
 
 mod child;

@@ -14,5 +14,6 @@ mod image;
 mod run;
 mod runtime;
 mod state_dir;
+mod stock;
 mod unwritable_log;
 mod vault_driver;
