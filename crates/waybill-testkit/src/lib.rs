@@ -11,6 +11,7 @@ pub mod apiserver;
 pub mod aws;
 pub mod conformance;
 pub mod containerd;
+pub mod credential_cache;
 pub mod disk;
 pub mod driver_conformance;
 pub mod etcd;

@@ -162,7 +162,7 @@ impl Recorder {
             session: is_session(facts.action),
             required: self.is_required(facts.action),
             changes: may_change(facts.action),
-            is_open_to_all: is_self_review(facts.action),
+            is_open_to_all: is_self_review(facts.action) || is_login(facts.action),
             lifetime: facts.lifetime,
         }
     }
@@ -286,13 +286,13 @@ impl RequestAudit {
             return Ok(());
         };
         let without_rights = record.is_open_to_all || matches!(status.code, 400 | 403 | 429);
+        record.event.response_status = Some(status);
         if without_rights {
+            bound::cut_in_place(&mut record.event.request_uri, bound::STRANGERS_URI);
             if !record.may_tell_of_refusal() {
                 return Ok(());
             }
-            bound::cut_in_place(&mut record.event.request_uri, bound::STRANGERS_URI);
         }
-        record.event.response_status = Some(status);
         let written = record.emit(Stage::ResponseComplete);
         let settled = record.settle(written).await;
         if record.required { settled } else { Ok(()) }
@@ -376,8 +376,12 @@ impl Record {
     /// which something is on record is told to its end.
     fn may_tell_of_refusal(&self) -> bool {
         let told = self.decision.records(Stage::RequestReceived) && !self.is_held_back;
-        told || self.stranger
-            || self.logs.take_for_refusal(&self.event.user.username, (self.clock)())
+        if told || self.stranger {
+            return true;
+        }
+        let lines = if self.is_held_back { 2 } else { 1 };
+        let bytes = bound::line(&self.event).len() as u64 * lines;
+        self.logs.take_for_refusal(&self.event.user.username, bytes, (self.clock)())
     }
 
     /// Queues the first event if it was held back, as it would have been without what is known by now.
@@ -464,6 +468,11 @@ fn is_self_review(action: &Action) -> bool {
     matches!(&action.target, Target::Resource(target) if target.resource.starts_with("selfsubject"))
 }
 
+/// Whether somebody gets a token of their own.
+fn is_login(action: &Action) -> bool {
+    action.verb == "login" && matches!(action.target, Target::Path(_))
+}
+
 /// Whether the request may change something; a session may, even if it is opened by GET.
 fn may_change(action: &Action) -> bool {
     let reads = matches!(action.verb.as_str(), "get" | "head" | "list" | "options" | "watch");
@@ -484,4 +493,4 @@ fn count_events(decision: Decision, lifetime: Lifetime, session: bool) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

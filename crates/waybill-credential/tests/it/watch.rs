@@ -77,7 +77,7 @@ async fn events(on_rotation: OnRotation) -> Result<usize, kube::Error> {
     Ok(10)
 }
 
-/// CRED-31
+/// CRED-31, CRED-50
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_loses_no_event_over_ten_certificates_cred_31_50() {
     assert_eq!(events(OnRotation::Drain).await.unwrap(), 10);

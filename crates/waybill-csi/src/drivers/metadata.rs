@@ -19,7 +19,7 @@ use self::{
 use crate::{
     driver::{Answer, Call, Driver, FetchError, Query, Sharing},
     drivers::sessions::{Sessions, Timed},
-    http::{Address, HttpClient, HttpClients, Question, Reply, sensitive},
+    http::{Address, AllowedAddresses, HttpClient, HttpClients, Question, Reply, sensitive},
 };
 
 /// The name under which it registers.
@@ -49,12 +49,18 @@ pub struct Metadata {
     clients: HttpClients,
     /// Of EC2, which answers nobody without one.
     tokens: Sessions<Address, SecretBytes>,
+    allowed: AllowedAddresses,
 }
 
 impl Metadata {
     /// A driver that has asked nobody yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, for the address that clouds document and these.
+    pub fn at(self, allowed: AllowedAddresses) -> Self {
+        Self { allowed, ..self }
     }
 
     async fn read(&self, class: &MetadataClass, resource: &Resource) -> Answer {
@@ -108,6 +114,9 @@ impl Driver for Metadata {
 
     async fn fetch(&self, call: &Call, queries: &[Query]) -> Result<Vec<Answer>, FetchError> {
         let class = &MetadataClass::parse(call)?;
+        if class.address != Address::of_metadata() {
+            self.allowed.check(&class.address)?;
+        }
         let queries: Vec<_> =
             queries.iter().map(|query| MetadataQuery::parse(query, class)).collect();
         let mut wanted: Vec<_> =

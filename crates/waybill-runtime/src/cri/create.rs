@@ -70,7 +70,7 @@ impl Cri {
         let variables = std::mem::take(&mut config.envs);
         let (cri, id, sandbox) = (Arc::clone(self), id.to_owned(), sandbox.clone());
         let (record, request) = self
-            .blocking(move || {
+            .making(move || {
                 let image = cri.images.resolve(&name)?;
                 let rootfs = cri.mount_rootfs(&id, &image)?;
                 if let Some(directory) = log.as_deref().and_then(Path::parent) {
@@ -128,6 +128,7 @@ impl Cri {
                     env_names,
                     image_id: image.id.to_string(),
                     image_ref: image_ref(&image),
+                    image_tag: image.tags.first().cloned(),
                     log,
                     user: RecordedUser { uid: user.uid, gid: user.gid, groups: user.groups },
                     resources: resources.unwrap_or_default(),

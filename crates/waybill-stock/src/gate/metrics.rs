@@ -10,6 +10,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+use waybill_client::register_plugin_metrics;
 
 /// A webhook that the gate serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,7 @@ impl Default for Metrics {
             "ProviderClasses that the gate knows",
             classes.clone(),
         );
+        register_plugin_metrics(&mut registry);
         Self { registry: Mutex::new(registry), reviews, durations, classes }
     }
 }

@@ -1,11 +1,16 @@
 //! A server with a state directory of its own, and kubectl that talks to it.
 
-use std::{path::Path, thread};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
 
 use tempfile::TempDir;
 use waybill_testkit::{
     apiserver::{ApiServer, Setup},
     kubectl::{Kubectl, Ran, Running},
+    program::KUBECTL,
 };
 
 /// Users of the token file; neither has any right of its own.
@@ -19,7 +24,7 @@ pub(crate) struct Cluster {
     kubectl: Kubectl,
     // Before the directory, which it uses.
     _server: ApiServer,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Cluster {
@@ -30,12 +35,17 @@ impl Cluster {
         let mut setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path()).flag(GATES);
         setup.tokens = TOKENS.to_owned();
         let server = setup.start();
-        Some(Self { setup, kubectl, _server: server, _dir: dir })
+        Some(Self { setup, kubectl, _server: server, dir })
     }
 
     /// Runs kubectl with the arguments in `line`, split at spaces.
     pub(crate) fn kubectl(&self, line: &str) -> Ran {
         self.kubectl.line(line)
+    }
+
+    /// kubectl with the surroundings of all others, not started yet.
+    pub(crate) fn kubectl_command(&self) -> Command {
+        self.kubectl.command(&KUBECTL.find().expect("it was found before"))
     }
 
     /// Runs our own binary as kubectl's user.
@@ -45,6 +55,16 @@ impl Cluster {
         command.args(arguments);
         let child = command.spawn().expect("the binary was just built");
         Ran::of(format!("waybill {}", arguments.join(" ")), child)
+    }
+
+    /// A program that finds kubectl and its kubeconfig in its environment.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        self.kubectl.command(program)
+    }
+
+    /// Where the server keeps what it keeps.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
     }
 
     /// The same, as the user of a static token.

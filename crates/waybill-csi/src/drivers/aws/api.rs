@@ -184,8 +184,13 @@ pub(super) fn refusal(status: StatusCode, code: &str, what: &str) -> FetchError 
         | "ValidationError" => {
             FetchError::invalid(format!("AWS does not understand {what} ({code})"))
         }
+        // What is no code of AWS may be anything.
+        _ if status.is_redirection() => FetchError::backend(format!(
+            "the address of AWS for {what} leads elsewhere ({}); name the right endpoint",
+            status.as_u16()
+        )),
         "" => bare_refusal(status, what),
-        _ => FetchError::backend(format!("AWS failed at {what} ({} {code})", status.as_u16())),
+        _ => FetchError::backend(format!("AWS failed at {what} ({})", status.as_u16())),
     }
 }
 
@@ -225,18 +230,20 @@ fn is_denied(code: &str) -> bool {
     )
 }
 
-#[derive(Deserialize)]
+/// Which of the two it is depends on the service.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ErrorBody {
-    /// Which of the two it is depends on the service.
-    #[serde(rename = "__type", alias = "code", default)]
-    kind: String,
+    #[serde(rename = "__type")]
+    kind: Value,
+    code: Value,
 }
 
 /// A code may have a namespace and `#` before it, and `:` and an address after it.
 fn json_code(reply: &Reply) -> String {
-    let body: Option<ErrorBody> = serde_json::from_slice(reply.body.expose()).ok();
-    let kind = body.map(|body| body.kind).unwrap_or_default();
-    let code = kind.split(':').next().unwrap_or_default();
+    let body: ErrorBody = serde_json::from_slice(reply.body.expose()).unwrap_or_default();
+    let code = body.kind.as_str().or(body.code.as_str()).unwrap_or_default();
+    let code = code.split(':').next().unwrap_or_default();
     plain(code.rsplit('#').next().unwrap_or_default())
 }
 
@@ -277,6 +284,7 @@ mod tests {
         check(400, r#"{"__type":"com.amazon#AccessDeniedException"}"#, code, kind);
         check(400, r#"{"__type":"a#AccessDeniedException:http://b"}"#, code, kind);
         check(400, r#"{"code":"AccessDeniedException"}"#, code, kind);
+        check(400, r#"{"__type":"AccessDeniedException","code":5}"#, code, kind);
     }
 
     /// Whoever stands in between has no codes of AWS.

@@ -1,9 +1,9 @@
 //! What a class and a variable say to this driver.
 
 use http::Uri;
-use waybill_core::secret::SecretBytes;
+use waybill_core::{provider::ALLOWED_FIELDS, secret::SecretBytes};
 
-use super::cloud::Cloud;
+use super::cloud::{Cloud, Content};
 use crate::{
     driver::{Answer, Call, FetchError, Query},
     drivers::fields::{FIELD, Fields, named},
@@ -25,6 +25,8 @@ pub(super) struct MetadataClass {
     pub(super) cloud: Cloud,
     pub(super) address: Address,
     allows_credentials: bool,
+    /// Keys that `allowedFields` names letter by letter.
+    named: Vec<String>,
 }
 
 impl MetadataClass {
@@ -40,7 +42,29 @@ impl MetadataClass {
             None => Address::of_metadata(),
         };
         let allows_credentials = call.parameter(ALLOW_CREDENTIALS) == Some("true");
-        Ok(Self { cloud, address, allows_credentials })
+        let list = call.parameter(ALLOWED_FIELDS).unwrap_or_default();
+        let named = list.split(',').map(|item| item.trim().to_owned()).collect();
+        Ok(Self { cloud, address, allows_credentials, named })
+    }
+
+    /// Refuses what may hold secrets of the machine. What its owner wrote there may be had by a class that
+    /// names it; a pattern names nothing.
+    fn check(&self, key: &str) -> Result<(), FetchError> {
+        // Servers need not care for case where we do.
+        let content = self.cloud.content(&key.to_lowercase());
+        match content {
+            Content::Fact => Ok(()),
+            _ if self.allows_credentials => Ok(()),
+            Content::Custom if self.named.iter().any(|named| named == key) => Ok(()),
+            Content::Custom => Err(FetchError::denied(format!(
+                "{key} may hold secrets of the machine's owner; a class whose {ALLOWED_FIELDS} names it, \
+                 without a pattern, allows it, as does {ALLOW_CREDENTIALS}: \"true\""
+            ))),
+            Content::Credential => Err(FetchError::denied(format!(
+                "{key} may hold credentials of the machine, which the class does not allow; \
+                 {ALLOW_CREDENTIALS}: \"true\" would"
+            ))),
+        }
     }
 }
 
@@ -76,13 +100,7 @@ impl MetadataQuery {
                 "key {key:?} is not a path of metadata, like instance-id"
             )));
         }
-        // Servers need not care for case where we do.
-        if class.cloud.is_credential(&key.to_lowercase()) && !class.allows_credentials {
-            return Err(FetchError::denied(format!(
-                "{key} may hold credentials of the machine, which the class does not allow; \
-                 {ALLOW_CREDENTIALS}: \"true\" would"
-            )));
-        }
+        class.check(key)?;
         let mut parsed =
             Self { resource: Resource { key: key.clone(), purpose: None }, field: None };
         for (name, value) in parameters {

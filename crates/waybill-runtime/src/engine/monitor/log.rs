@@ -1,7 +1,7 @@
 //! The log of a container, in CRI's format: `<time> <stream> <F|P> <line>`.
 //!
 //! A line is written when it is complete or longer than [`LONGEST`], in which case all parts but the last are marked
-//! as partial. The time is that of writing.
+//! as partial. So is what has no end of line when the stream ends, and readers then add none. The time is that of writing.
 
 use std::{
     fs::{File, OpenOptions},
@@ -46,7 +46,7 @@ impl Log {
     pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
         let mut entries = Vec::with_capacity(bytes.len() + 64);
         self.lines(stream).push(stream, bytes, Timestamp::now(), &mut entries);
-        let _ = self.file.write_all(&entries);
+        self.append(&entries);
     }
 
     /// Writes what is left of lines that will not be completed.
@@ -55,7 +55,28 @@ impl Log {
         for stream in [Stream::Stdout, Stream::Stderr] {
             self.lines(stream).finish(stream, Timestamp::now(), &mut entries);
         }
-        let _ = self.file.write_all(&entries);
+        self.append(&entries);
+    }
+
+    /// Writes as many entries as there is room for. No half of one stays: readers would take the next one for its end.
+    fn append(&mut self, entries: &[u8]) {
+        let mut written = 0;
+        while let Some(rest) = entries.get(written..).filter(|rest| !rest.is_empty()) {
+            match self.file.write(rest) {
+                Ok(0) => break,
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        let whole = memchr::memrchr(b'\n', entries.get(..written).unwrap_or(entries));
+        let torn = written - whole.map_or(0, |end| end + 1);
+        if torn > 0 {
+            let length = self.file.metadata().map_or(0, |file| file.len());
+            if let Some(length) = length.checked_sub(torn as u64) {
+                let _ = self.file.set_len(length);
+            }
+        }
     }
 
     fn lines(&mut self, stream: Stream) -> &mut Lines {
@@ -108,7 +129,7 @@ impl Lines {
 
     fn finish(&mut self, stream: Stream, now: Timestamp, entries: &mut Vec<u8>) {
         if !self.begun.is_empty() {
-            self.entry(stream, &[], Tag::Full, now, entries);
+            self.entry(stream, &[], Tag::Partial, now, entries);
         }
     }
 
@@ -159,7 +180,7 @@ mod tests {
     #[test]
     fn a_line_is_one_entry_however_it_arrives() {
         assert_eq!(texts(&[b"one\ntwo\n"]), ["F one", "F two"]);
-        assert_eq!(texts(&[b"o", b"ne", b"\n\nend"]), ["F one", "F ", "F end"]);
+        assert_eq!(texts(&[b"o", b"ne", b"\n\nend"]), ["F one", "F ", "P end"]);
         assert!(texts(&[b""]).is_empty());
     }
 
