@@ -1,6 +1,6 @@
 //! `waybill gate` beside a real API server, asked as API servers ask.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode, body::Bytes, client::conn::http1::handshake};
@@ -90,7 +90,7 @@ async fn classes_and_pods_are_judged_alike_by_every_replica_csi_13_csi_21_csi_22
         gate.until_pod("app", "secret/x", "").await;
         // An attack: the name would be part of an address.
         for name in ["vault?x=y", "vault#", "../providerclasses/vault"] {
-            let review = pod_review_of(name, "app", "secret/x");
+            let review = pod_review_of(name, "web", "app", "secret/x");
             let told = refusal(&gate.review("/validate-pods", &review).await);
             assert_eq!(told, format!("ProviderClass '{name}' not found"));
         }
@@ -194,15 +194,7 @@ impl Cluster {
             group: STORAGE,
         }
         .start();
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from(self.certificate.clone())).unwrap();
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Asked { tls: TlsConnector::from(Arc::new(config)), process }
+        Asked::new(process, &self.certificate)
     }
 
     async fn client(&self) -> Client {
@@ -243,13 +235,29 @@ impl Cluster {
 }
 
 /// A gate, and a client that trusts it.
-struct Asked {
+pub(crate) struct Asked {
     process: Gate,
     tls: TlsConnector,
 }
 
 impl Asked {
-    async fn get(&self, path: &str) -> (StatusCode, String) {
+    pub(crate) fn new(process: Gate, certificate: &[u8]) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(certificate.to_vec())).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self { process, tls: TlsConnector::from(Arc::new(config)) }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.process.address()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, String) {
         self.send("GET", path, "").await.unwrap()
     }
 
@@ -294,7 +302,7 @@ impl Asked {
         self.review("/validate-pods", &pod_review(namespace, key)).await
     }
 
-    async fn until_ready(&self) {
+    pub(crate) async fn until_ready(&self) {
         self.until("/readyz", StatusCode::OK).await;
     }
 
@@ -311,9 +319,21 @@ impl Asked {
     }
 
     async fn until_pod(&self, namespace: &str, key: &str, expected: &str) {
+        self.until_pod_of("web", namespace, key, expected).await;
+    }
+
+    /// Asks for a pod of a service account until that is refused as expected; empty if it is to be allowed.
+    pub(crate) async fn until_pod_of(
+        &self,
+        account: &str,
+        namespace: &str,
+        key: &str,
+        expected: &str,
+    ) {
         let begun = Instant::now();
+        let review = pod_review_of("vault", account, namespace, key);
         loop {
-            let told = refusal(&self.pod(namespace, key).await);
+            let told = refusal(&self.review("/validate-pods", &review).await);
             if told == expected {
                 return;
             }
@@ -347,12 +367,12 @@ fn class_review(operation: &str, object: &Value, old: &Value) -> String {
 }
 
 fn pod_review(namespace: &str, key: &str) -> String {
-    pod_review_of("vault", namespace, key)
+    pod_review_of("vault", "web", namespace, key)
 }
 
-fn pod_review_of(class: &str, namespace: &str, key: &str) -> String {
+fn pod_review_of(class: &str, account: &str, namespace: &str, key: &str) -> String {
     let pod = json!({"metadata": {"name": "p"}, "spec": {
-        "serviceAccountName": "web",
+        "serviceAccountName": account,
         "containers": [{"name": "c", "env": [{"name": "A", "valueFrom": {"csiSecretRef": {
             "driver": "d.example.com", "providerClassName": class, "key": key}}}]}]}});
     let resource = json!({"group": "", "version": "v1", "resource": "pods"});
