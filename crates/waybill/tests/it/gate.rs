@@ -18,10 +18,11 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::{Instant, sleep},
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 use waybill_testkit::{
     apiserver::{self, ApiServer},
     gate::{self, Gate},
@@ -151,6 +152,32 @@ async fn a_gate_refuses_what_is_no_review_and_ends_when_it_is_told() {
     assert!(gate.process.wait().success());
 }
 
+/// CSI-22: large bodies whose end is held back wait for room, and stop nobody who asks as API servers do.
+#[tokio::test]
+async fn bodies_that_never_end_stop_no_review_csi_22() {
+    let cluster = Cluster::start();
+    let gate = cluster.gate();
+    let mut flood = Vec::new();
+    for _ in 0..20 {
+        let mut stream = gate.connect().await;
+        let begin = "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-length: 7000000\r\n\r\n[";
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        flood.push(stream);
+    }
+    let good = class("vault", &json!({"driver": "d.example.com"}));
+    let answer = gate.review("/validate", &class_review("CREATE", &good, &Value::Null)).await;
+    assert_eq!(refusal(&answer), "");
+    let mut told = Vec::new();
+    for mut stream in flood {
+        let mut line = [0; 12];
+        stream.read_exact(&mut line).await.unwrap();
+        told.push(String::from_utf8(line.to_vec()).unwrap());
+    }
+    let (busy, slow) = ("HTTP/1.1 503", "HTTP/1.1 408");
+    assert!(told.iter().all(|line| line == busy || line == slow), "{told:?}");
+    assert!(told.iter().any(|line| line == busy) && told.iter().any(|line| line == slow));
+}
+
 /// An API server, and the certificate of its gates.
 struct Cluster {
     setup: apiserver::Setup,
@@ -265,6 +292,12 @@ impl Asked {
         self.send("POST", path, body).await.unwrap()
     }
 
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.process.address()).await.unwrap();
+        let name = ServerName::from(self.process.address().ip());
+        self.tls.connect(name, stream).await.unwrap()
+    }
+
     /// One request on a connection of its own.
     async fn send(
         &self,
@@ -272,9 +305,7 @@ impl Asked {
         path: &str,
         body: &str,
     ) -> Result<(StatusCode, String), hyper::Error> {
-        let stream = TcpStream::connect(self.process.address()).await.unwrap();
-        let name = ServerName::from(self.process.address().ip());
-        let stream = self.tls.connect(name, stream).await.unwrap();
+        let stream = self.connect().await;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
         let request = Request::builder()
             .method(method)
