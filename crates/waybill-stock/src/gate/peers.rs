@@ -106,9 +106,8 @@ mod tests {
     #[test]
     fn there_is_an_end_of_connections_from_everywhere() {
         let peers = Arc::new(Peers::default());
-        let all: Vec<_> =
-            (0..=255).flat_map(|number| (0..5).filter_map(move |_| Some(number))).collect();
-        let all: Vec<_> = all.into_iter().filter_map(|it| peers.admit(address(it))).collect();
+        let numbers = (0..=255).flat_map(|number| [number; 5]);
+        let all: Vec<_> = numbers.filter_map(|number| peers.admit(address(number))).collect();
         assert_eq!(all.len(), CONNECTIONS);
     }
 }
