@@ -51,7 +51,7 @@ pub(crate) struct Api {
     pub(crate) rest: Rest,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<Authorizer>,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: Arc<Recorder>,
     pub(crate) metrics: Metrics,
     pub(crate) proxy: NodeProxy,
     pub(crate) session_signer: SessionSigner,

@@ -44,6 +44,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+#[cfg(test)]
+pub(crate) use self::recorder::tests::silent_recorder;
+
 #[expect(unused_imports, reason = "the parts are being put together")]
 pub(crate) use self::{
     budget::Budget,

@@ -38,7 +38,6 @@ mod store;
 mod table;
 mod token_objects;
 
-pub use self::authn::local::socket::{SocketError, fetch_credential};
 pub use self::pki::{NodeFiles, NodeIdentity, NodeIdentityError, issue_node};
 pub use self::proxy::address::NodeAddressType;
 pub use self::server::{

@@ -56,9 +56,6 @@ use crate::{
 /// Who issues service account tokens, and for whom.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// How long a token from the local socket is good.
-const LOCAL_TOKENS: Duration = Duration::from_secs(600);
-
 /// How long sessions may go on after the server was told to stop.
 const SESSIONS: Duration = Duration::from_secs(5);
 
@@ -105,6 +102,8 @@ pub struct Config {
     pub node_address_types: Vec<NodeAddressType>,
     /// What one client, and all together, may ask for at once.
     pub limits: RequestLimits,
+    /// How long a token from the local socket is good.
+    pub login_lifetime: Duration,
 }
 
 /// What clients may ask for at once; names and defaults are upstream's.
@@ -226,11 +225,13 @@ impl Server {
         let feed = (Arc::clone(&objects), stop.clone());
         tasks.spawn(async move { feed.0.feed(feed.1).await });
 
-        let local = Arc::new(LocalTokens::new(LOCAL_TOKENS).map_err(during("making a key"))?);
+        let local =
+            Arc::new(LocalTokens::new(config.login_lifetime).map_err(during("making a key"))?);
         let metrics = Metrics::new(config.gates);
         let audit_metrics = AuditMetrics::default();
         metrics.register(|registry| audit_metrics.register(registry));
         metrics.register(|registry| objects.register(registry));
+        let recorder = Arc::new(recorder(&config, &audit_metrics, &clock)?);
         let api = Arc::new(Api {
             reader: Reader { objects: Arc::clone(&objects), pages: Pages::default() },
             rest: Rest {
@@ -244,7 +245,7 @@ impl Server {
             },
             authenticator: authenticator(&config, &pki, &local, &objects)?,
             authorizer,
-            recorder: recorder(&config, &audit_metrics, &clock)?,
+            recorder: Arc::clone(&recorder),
             metrics,
             proxy: NodeProxy::new(tls_to_nodes(&pki)?, ProxyLimits::default()),
             session_signer: SessionSigner::new(pki.exec_session_key())
@@ -281,9 +282,9 @@ impl Server {
             server_uid: geteuid().as_raw(),
             group: crate::authz::MASTERS_GROUP.to_owned(),
         };
-        let socket =
-            LocalSocket::bind(&socket_path, local, UnixUsers::new(admins), Arc::clone(&clock))
-                .map_err(during("opening the local socket"))?;
+        let users = UnixUsers::new(admins);
+        let socket = LocalSocket::bind(&socket_path, local, users, recorder, Arc::clone(&clock))
+            .map_err(during("opening the local socket"))?;
         Ok(Self {
             address,
             ca_certificate,

@@ -1,6 +1,7 @@
 //! From a kubeconfig to a client.
 
 mod kubeconfig;
+mod proxy;
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -9,7 +10,7 @@ use kube::{
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use waybill_credential::{
-    Authenticator, Authenticators, ClientError, StanzaError, client_builder_with,
+    Authenticator, Authenticators, ClientError, StanzaError, Stdin, client_builder_with,
     misspelt_interactive_mode,
 };
 
@@ -20,10 +21,14 @@ pub struct Options {
     pub kubeconfig: PathBuf,
     /// The context in it, or its current one.
     pub context: Option<String>,
+    /// The user in it, or that of the context.
+    pub user: Option<String>,
     /// The namespace, or that of the context, or `default`.
     pub namespace: Option<String>,
     /// Another user to act as, which the server must allow.
     pub acting_as: Option<ActingAs>,
+    /// Who has standard input, which a credential plugin might want.
+    pub stdin: Stdin,
 }
 
 /// Somebody whom a user acts for.
@@ -81,11 +86,23 @@ pub(crate) struct Prepared {
 /// What the kubeconfig says about the chosen context.
 pub(crate) async fn prepare(options: &Options) -> Result<Prepared, ConnectError> {
     let kubeconfig = read(options).await?;
+    if let Some(user) = &options.user
+        && !kubeconfig.auth_infos.iter().any(|named| named.name == *user)
+    {
+        return Err(ConnectError::NoUser { path: options.kubeconfig.clone(), user: user.clone() });
+    }
     let user = user(&kubeconfig, options);
-    let chosen =
-        KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let proxy = proxy::written(&kubeconfig, options.context.as_deref());
+    let chosen = KubeConfigOptions {
+        context: options.context.clone(),
+        user: options.user.clone(),
+        ..KubeConfigOptions::default()
+    };
     let config = Config::from_custom_kubeconfig(kubeconfig, &chosen).await;
     let mut config = config.map_err(|source| ConnectError::kubeconfig(options, source))?;
+    if proxy.is_none() {
+        config.proxy_url = proxy::of_environment(&config.cluster_url);
+    }
     if let Some(namespace) = &options.namespace {
         config.default_namespace.clone_from(namespace);
     }
@@ -93,8 +110,11 @@ pub(crate) async fn prepare(options: &Options) -> Result<Prepared, ConnectError>
         config.auth_info.impersonate = Some(other.user.clone());
         config.auth_info.impersonate_groups = Some(other.groups.clone());
     }
-    let known = Authenticators::of_this_process();
-    let plugin = known.take_plugin(&user, &mut config, &waybill_credential::Options::default());
+    let lent = waybill_credential::Options {
+        stdin: options.stdin.clone(),
+        ..waybill_credential::Options::default()
+    };
+    let plugin = Authenticators::of_this_process().take_plugin(&user, &mut config, &lent);
     let plugin = plugin.map_err(|source| ConnectError::plugin(options, source))?;
     Ok(Prepared { config, plugin })
 }
@@ -111,8 +131,11 @@ async fn read(options: &Options) -> Result<Kubeconfig, ConnectError> {
     })
 }
 
-/// The user of the chosen context, for errors.
+/// The chosen user, for errors.
 fn user(kubeconfig: &Kubeconfig, options: &Options) -> String {
+    if let Some(user) = &options.user {
+        return user.clone();
+    }
     let context = options.context.as_ref().or(kubeconfig.current_context.as_ref());
     let named = kubeconfig.contexts.iter().find(|named| Some(&named.name) == context);
     named
@@ -133,6 +156,14 @@ pub enum ConnectError {
         /// What is wrong with it.
         #[source]
         source: Box<KubeconfigError>,
+    },
+    /// It does not have the user that was asked for; `kube` would take nobody instead.
+    #[error("the kubeconfig {} has no user {user:?}", path.display())]
+    NoUser {
+        /// Which file.
+        path: PathBuf,
+        /// Who was asked for.
+        user: String,
     },
     /// The certificates or the proxy in it cannot be used.
     #[error("cannot make a client from the kubeconfig {}", path.display())]

@@ -191,9 +191,6 @@ impl Executor {
         target: &str,
         credential: Option<&Credential>,
     ) -> Result<http1::SendRequest<Empty<Bytes>>, ExecError> {
-        if self.config.proxy_url.is_some() {
-            return Err(ExecError::Proxy);
-        }
         let certificate = credential.and_then(Credential::certificate).map(AsRef::as_ref);
         let connector = self.connector.with_certificate(certificate);
         let io = connector.oneshot(self.config.cluster_url.clone()).await;
@@ -242,9 +239,6 @@ async fn refusal(answer: Response<Incoming>) -> ExecError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecError {
-    /// The kubeconfig names a proxy, and sessions cannot go through one.
-    #[error("exec through the proxy-url of a kubeconfig is not supported; name the server itself")]
-    Proxy,
     /// The kubeconfig names a server that no request can be sent to.
     #[error("the server's address in the kubeconfig is none")]
     Server,

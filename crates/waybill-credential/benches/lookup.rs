@@ -51,6 +51,24 @@ fn lookup(criterion: &mut Criterion) {
     group.bench_function("atomic load", |bencher| {
         bencher.iter(|| black_box(plain.load(Ordering::Acquire)));
     });
+    group.bench_function("atomic load, 64 tasks", |bencher| {
+        bencher.iter_custom(|iterations| {
+            let (plain, begin) = (Arc::clone(&plain), std::time::Instant::now());
+            spread(&runtime, iterations, move || {
+                black_box(plain.load(Ordering::Acquire));
+            });
+            begin.elapsed()
+        });
+    });
+    group.bench_function("shared count, 64 tasks", |bencher| {
+        // What any handle costs that a request takes with it, whatever it leads to.
+        let shared = Arc::new(());
+        bencher.iter_custom(|iterations| {
+            let (shared, begin) = (Arc::clone(&shared), std::time::Instant::now());
+            spread(&runtime, iterations, move || drop(black_box(Arc::clone(&shared))));
+            begin.elapsed()
+        });
+    });
     group.bench_function("cached credential", |bencher| {
         bencher.iter(|| black_box(plugin.cached()));
     });

@@ -27,10 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !request.interactive {
         return Err("there is nobody to ask; run the client on a terminal".into());
     }
-    // Standard output is for the answer.
-    write!(io::stderr(), "Token for {}: ", cluster.cluster_url)?;
-    let token = read_hidden()?;
-    writeln!(io::stderr())?;
+    let token = read_hidden(&format!("Token for {}: ", cluster.cluster_url))?;
     let answer = ExecAnswer {
         token: Some(token),
         expires: Some(Timestamp::now() + LIFE),
@@ -40,16 +37,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One line, which the terminal does not show.
-fn read_hidden() -> io::Result<SecretBytes> {
+/// Asks for one line, which the terminal does not show.
+fn read_hidden(question: &str) -> io::Result<SecretBytes> {
     let stdin = io::stdin();
     let shown = tcgetattr(&stdin)?;
     let mut hidden = shown.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
     tcsetattr(&stdin, OptionalActions::Now, &hidden)?;
     let mut line = String::new();
-    let read = stdin.read_line(&mut line);
+    // Standard output is for the answer.
+    let asked = write!(io::stderr(), "{question}");
+    let read = asked.and_then(|()| stdin.read_line(&mut line));
     tcsetattr(&stdin, OptionalActions::Now, &shown)?;
+    writeln!(io::stderr())?;
     read?;
     let line = SecretBytes::from(line.into_bytes());
     Ok(SecretBytes::copy_of(line.expose().trim_ascii()))

@@ -6,6 +6,7 @@
 
 use std::{
     fmt,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -19,10 +20,11 @@ use futures_util::{
 };
 
 use crate::{
-    ClusterInfo, Credential, CredentialError, ExecStanza, Options, PluginError,
+    ClusterInfo, Credential, CredentialError, ExecStanza, Options, PluginError, StdinError,
     backoff::Backoff,
     hint::Hint,
-    metrics::{CallStatus, Events},
+    lookup,
+    metrics::{CallStatus, Events, policy_verdict},
     run::run,
 };
 
@@ -135,6 +137,16 @@ impl Authenticator {
         &self.stanza
     }
 
+    /// Where the plugin's program is, if it is anywhere.
+    pub fn program(&self) -> Option<PathBuf> {
+        lookup::find(&self.stanza.command, self.options.path()).filter(|program| program.exists())
+    }
+
+    /// Whether the plugin would get standard input now.
+    pub fn lends_stdin(&self) -> Result<bool, StdinError> {
+        self.options.stdin.is_for(self.stanza.interactive_mode)
+    }
+
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
@@ -190,7 +202,7 @@ impl Authenticator {
     /// Nobody waits for it, and nobody learns of its failure: the credential is still valid. A plugin that might ask a
     /// person something is not run behind their back.
     fn renew_in_background(self: &Arc<Self>) {
-        let interactive = self.options.stdin.is_for(self.stanza.interactive_mode);
+        let interactive = self.lends_stdin();
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if interactive != Ok(false) {
             return;
@@ -227,6 +239,9 @@ impl Authenticator {
 
     async fn ask(&self) -> Result<Credential, PluginError> {
         let printed = run(&self.stanza, &self.cluster, &self.options).await;
+        if let Some(allowed) = policy_verdict(printed.as_ref().map(drop)) {
+            self.events.count_policy_check(allowed);
+        }
         if let Some((code, status)) = CallStatus::of(printed.as_ref().map(drop)) {
             self.events.count_call(code, status);
         }

@@ -78,7 +78,10 @@ pub enum ClientError {
     /// The name that the server's certificate shall have is none.
     #[error("tls-server-name is not the name of a server")]
     ServerName,
-    /// Connections with certificates of plugins are made here, and not through proxies.
-    #[error("a credential plugin and a proxy-url cannot be used together; name the server itself")]
-    Proxy,
+    /// There is no way through this kind of proxy.
+    #[error("cannot use a proxy-url of scheme {scheme:?}; http, https and socks5 are known")]
+    Proxy {
+        /// Its scheme.
+        scheme: String,
+    },
 }

@@ -121,4 +121,5 @@ fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D:
 }
 
 #[cfg(test)]
+/// CRED-06, CRED-12..15, CRED-26.
 mod tests;

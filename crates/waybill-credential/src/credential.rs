@@ -176,4 +176,5 @@ fn due(obtained: Timestamp, expires: Timestamp) -> Timestamp {
 }
 
 #[cfg(test)]
+/// CRED-22..26, CRED-30, CRED-48.
 mod tests;

@@ -32,9 +32,10 @@ pub struct Options {
 }
 
 /// Who has standard input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stdin {
     /// Plugins may use it, if it is a terminal.
+    #[default]
     Free,
     /// The client reads it itself, for the reason given.
     Taken(String),

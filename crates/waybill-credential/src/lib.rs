@@ -17,11 +17,14 @@
 //! pause; [`Options`] brings the rest back to what client-go does.
 //!
 //! [`client_builder`] takes options and further layers, and [`CredentialLayer`], [`Transport`] and [`Connector`] are the
-//! parts for stacks of another shape. Plugins themselves are written with [`provider`].
+//! parts for stacks of another shape. Plugins themselves are written with [`provider`]; [`login`] is the
+//! client half of that of a local Waybill.
 //!
 //! A kubeconfig names programs that are run with your rights. Do not use one from somebody whom you would not
 //! let type on your keyboard, or set a [`Policy`].
 
+#[cfg(feature = "agent")]
+pub mod agent;
 mod authenticator;
 mod backoff;
 mod certificate;
@@ -32,12 +35,14 @@ mod error;
 mod hint;
 mod host;
 mod layer;
+pub mod login;
 mod lookup;
 mod message;
 mod metrics;
 mod policy;
 pub mod provider;
 mod registry;
+mod route;
 mod run;
 mod stanza;
 mod transport;
@@ -54,6 +59,7 @@ pub use self::message::EXEC_INFO;
 pub use self::metrics::{CallStatus, MetricSink, PrometheusSink};
 pub use self::policy::{Policy, PolicyError};
 pub use self::registry::Authenticators;
+pub use self::route::Route;
 pub use self::stanza::{
     ApiVersion, ExecStanza, Fault, InteractiveMode, StanzaError, misspelt_interactive_mode,
 };

@@ -158,4 +158,5 @@ impl<'de> Deserialize<'de> for SecretText {
 }
 
 #[cfg(test)]
+/// CRED-10, CRED-11, CRED-17, CRED-20..22, CRED-26.
 mod tests;

@@ -21,6 +21,8 @@ pub trait MetricSink: Send + Sync {
     fn observe_rotation_age(&self, _age: Duration) {}
     /// A plugin was run. The code is 0 if and only if that went well.
     fn count_call(&self, _code: i32, _status: CallStatus) {}
+    /// A plugin was compared with the policy of the client.
+    fn count_policy_check(&self, _allowed: bool) {}
 }
 
 /// How a call of a plugin ended.
@@ -56,6 +58,15 @@ impl CallStatus {
             Err(PluginError::Interactive(_) | PluginError::Denied { .. }) => None,
             Err(_) => Some((1, Self::ClientInternalError)),
         }
+    }
+}
+
+/// Whether the policy let a plugin run; `None` if it was not compared with it.
+pub(crate) fn policy_verdict(run: Result<(), &PluginError>) -> Option<bool> {
+    match run {
+        Err(PluginError::Interactive(_) | PluginError::NotFound { .. }) => None,
+        Err(PluginError::Denied { .. }) => Some(false),
+        Ok(()) | Err(_) => Some(true),
     }
 }
 
@@ -96,6 +107,10 @@ impl Events {
         self.lock().sinks.iter().for_each(|sink| sink.count_call(code, status));
     }
 
+    pub(crate) fn count_policy_check(&self, allowed: bool) {
+        self.lock().sinks.iter().for_each(|sink| sink.count_policy_check(allowed));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Each change is a single operation, so a panic of a sink leaves it whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,4 +124,5 @@ impl Inner {
 }
 
 #[cfg(test)]
+/// CRED-44..47.
 mod tests;

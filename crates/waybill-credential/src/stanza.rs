@@ -101,6 +101,16 @@ impl ExecStanza {
         &self.command
     }
 
+    /// How many arguments it gets; they may hold secrets.
+    pub fn arguments(&self) -> usize {
+        self.args.len()
+    }
+
+    /// How many variables it gets besides ours; they may hold secrets.
+    pub fn variables(&self) -> usize {
+        self.env.len()
+    }
+
     /// The version in which client and plugin speak.
     pub fn api_version(&self) -> ApiVersion {
         self.api_version
@@ -299,4 +309,5 @@ fn legacy(name: &str) -> Option<StanzaError> {
 }
 
 #[cfg(test)]
+/// CRED-01..04, CRED-07, CRED-08, CRED-19, CRED-26, CRED-35.
 mod tests;

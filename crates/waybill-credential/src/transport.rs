@@ -31,7 +31,7 @@ use tower::{BoxError, Service};
 
 use self::closing::{Closing, ClosingConnector};
 use crate::{
-    ClientCertificate, Credential, OnRotation,
+    ClientCertificate, Credential, OnRotation, Route,
     client::{ClientError, install_provider},
 };
 
@@ -40,27 +40,26 @@ use crate::{
 pub struct Connector {
     tls: ClientConfig,
     server_name: Option<ServerName<'static>>,
-    tcp: HttpConnector,
+    route: Route,
 }
 
 impl Connector {
-    /// For the server of `config`, over connections of `tcp`.
+    /// For the server of `config`, over connections of `tcp`, through the proxy of `config` if it has one.
     pub fn new(config: &Config, tcp: HttpConnector) -> Result<Self, ClientError> {
         install_provider();
         let unusable = |source| ClientError::Config(Box::new(source));
         let server_name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
-        Ok(Self {
-            tls: config.rustls_client_config().map_err(unusable)?,
-            server_name: server_name.map_err(|_| ClientError::ServerName)?,
-            tcp,
-        })
+        let server_name = server_name.map_err(|_| ClientError::ServerName)?;
+        let tls = config.rustls_client_config().map_err(unusable)?;
+        let route = Route::new(config.proxy_url.as_ref(), &tls, tcp)?;
+        Ok(Self { tls, server_name, route })
     }
 
     /// Connections with this certificate, or with that of the configuration.
     pub fn with_certificate(
         &self,
         certificate: Option<&ClientCertificate>,
-    ) -> HttpsConnector<HttpConnector> {
+    ) -> HttpsConnector<Route> {
         let mut tls = self.tls.clone();
         if let Some(certificate) = certificate {
             tls.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certificate.key()));
@@ -70,7 +69,7 @@ impl Connector {
         if let Some(name) = &self.server_name {
             builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone()));
         }
-        builder.enable_http1().wrap_connector(self.tcp.clone())
+        builder.enable_http1().wrap_connector(self.route.clone())
     }
 }
 
@@ -99,9 +98,6 @@ struct Pool {
 impl Transport {
     /// For the server of `config`, whose `exec` stanza has been taken out.
     pub fn new(config: &Config, on_rotation: OnRotation) -> Result<Self, ClientError> {
-        if config.proxy_url.is_some() {
-            return Err(ClientError::Proxy);
-        }
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         let connector = Connector::new(config, tcp)?;

@@ -20,8 +20,8 @@ use crate::{Clock, pod::Pod};
 /// Notes that wait to be written.
 const QUEUE: usize = 1000;
 
-/// Who reports, as `kubectl describe` shows it.
-pub(crate) const COMPONENT: &str = "waybill-node";
+/// Who reports, as `kubectl describe` shows it. People and tools look for the events of nodes by this name.
+pub(crate) const COMPONENT: &str = "kubelet";
 
 /// Longer messages are cut, as the API server would refuse some of them.
 const MESSAGE_BYTES: usize = 1024;

@@ -36,7 +36,7 @@ use self::{
     condition::{Health, RuntimeHealth},
     lease::LeaseKeeper,
     machine::Machine,
-    object::Description,
+    object::{Abilities, Description},
 };
 use crate::{
     Clock,
@@ -123,6 +123,7 @@ pub(crate) async fn start(
             options,
             sent: None,
             images: Vec::new(),
+            abilities: Abilities::default(),
         };
         tasks.spawn(stop.clone().run_until_cancelled_owned(registrar.run()));
     }
@@ -159,6 +160,8 @@ struct Registrar {
     description: Description,
     sent: Option<Sent>,
     images: Vec<ContainerImage>,
+    /// As the runtime told them last.
+    abilities: Abilities,
 }
 
 /// What the API server has.
@@ -301,9 +304,15 @@ impl Registrar {
             self.images = images;
         }
         let conditions = condition::all(health, old, now);
+        if let RuntimeHealth::Up(answer) = &health.runtime {
+            self.abilities = Abilities::of(answer);
+        }
+        let Abilities { features, handlers } = self.abilities.clone();
         NodeStatus {
             conditions: Some(conditions),
+            features,
             images: Some(self.images.clone()),
+            runtime_handlers: handlers,
             ..self.description.status()
         }
     }
@@ -312,10 +321,7 @@ impl Registrar {
         let mut client = self.options.runtime.containers();
         let answer = timeout(CALL, client.status(StatusRequest { verbose: false })).await;
         let runtime = match answer {
-            Ok(Ok(answer)) => {
-                let conditions = answer.into_inner().status.map(|status| status.conditions);
-                RuntimeHealth::Conditions(conditions.unwrap_or_default())
-            }
+            Ok(Ok(answer)) => RuntimeHealth::Up(answer.into_inner()),
             Ok(Err(status)) => RuntimeHealth::Down(status.message().to_owned()),
             Err(_) => RuntimeHealth::Down("it does not answer".to_owned()),
         };

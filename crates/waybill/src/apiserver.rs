@@ -134,6 +134,11 @@ pub(crate) struct Args {
         value_parser = clap::value_parser!(u64).range(1..=86_400))]
     request_timeout: u64,
 
+    /// How long a token of `waybill login` is good, in seconds. Clients get the next one by themselves.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    login_token_lifetime: u64,
+
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -170,6 +175,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
             request_timeout: Duration::from_secs(args.request_timeout),
             ..RequestLimits::default()
         },
+        login_lifetime: Duration::from_secs(args.login_token_lifetime),
     };
     log::start(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

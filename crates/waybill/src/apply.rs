@@ -34,7 +34,8 @@ pub(crate) struct Args {
     cluster: ClusterArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
+pub(crate) fn run(mut args: Args) -> Result<Outcome> {
+    args.cluster.reserve_stdin(&args.filename);
     let manifests = read_all(&args.filename)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use waybill_client::{ActingAs, Options, Place, Requests, connect};
+use waybill_credential::Stdin;
 
 /// Where `waybill up` and `waybill apiserver` write theirs by default.
 const OWN: &str = "/var/lib/waybill/kubeconfig";
@@ -18,6 +19,10 @@ pub(crate) struct ClusterArgs {
     /// The context in it, rather than its current one.
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     context: Option<String>,
+
+    /// The user in it, rather than that of the context.
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    user: Option<String>,
 
     /// The namespace, rather than that of the context.
     #[arg(short, long, value_name = "NAMESPACE", help_heading = "Cluster")]
@@ -35,18 +40,32 @@ pub(crate) struct ClusterArgs {
         requires = "acting_as"
     )]
     groups: Vec<String>,
+
+    /// No flag: a command that reads standard input says so.
+    #[arg(skip)]
+    stdin: Stdin,
 }
 
 impl ClusterArgs {
+    /// Keeps standard input from credential plugins if manifests come from there.
+    pub(crate) fn reserve_stdin(&mut self, files: &[PathBuf]) {
+        if files.iter().any(|file| file == Path::new("-")) {
+            // As kubectl words it.
+            self.stdin = Stdin::Taken("used by stdin resource manifest reader".to_owned());
+        }
+    }
+
     pub(crate) fn options(&self) -> Options {
         Options {
             kubeconfig: self.kubeconfig.clone().unwrap_or_else(default_kubeconfig),
             context: self.context.clone(),
+            user: self.user.clone(),
             namespace: self.namespace.clone(),
             acting_as: self
                 .acting_as
                 .clone()
                 .map(|user| ActingAs { user, groups: self.groups.clone() }),
+            stdin: self.stdin.clone(),
         }
     }
 

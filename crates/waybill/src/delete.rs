@@ -67,6 +67,7 @@ struct Doomed<'a> {
 
 pub(crate) fn run(mut args: Args) -> Result<Outcome> {
     let files = std::mem::take(&mut args.filename);
+    args.cluster.reserve_stdin(&files);
     let manifests = if files.is_empty() { Vec::new() } else { read_all(&files)? };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

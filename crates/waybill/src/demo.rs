@@ -3,6 +3,7 @@
 mod backend;
 mod drivers;
 mod env_files;
+mod rotation;
 mod scenes;
 mod sessions;
 

@@ -7,6 +7,8 @@ use std::{
 };
 
 use anyhow::Result;
+use jiff::Timestamp;
+use waybill_credential::login;
 
 use crate::Outcome;
 
@@ -22,12 +24,19 @@ pub(crate) struct Args {
     /// The socket in the server's state directory.
     #[arg(long, value_name = "SOCKET", default_value = "/var/lib/waybill/run/login.sock")]
     socket: PathBuf,
+
+    /// Have clients ask again after so long, rather than shortly before the token ends.
+    #[arg(long, value_name = "SECONDS")]
+    renew_after: Option<u32>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let credential =
-        runtime.block_on(waybill_apiserver::fetch_credential(&args.socket, PATIENCE))?;
+    let mut credential = runtime.block_on(login::fetch(&args.socket, PATIENCE))?;
+    if let Some(seconds) = args.renew_after {
+        let end = Timestamp::now() + Duration::from_secs(seconds.into());
+        credential = login::shorten(&credential, end)?;
+    }
     io::stdout().write_all(credential.expose())?;
     Ok(Outcome::Success)
 }

@@ -28,6 +28,7 @@ mod runtime;
 mod state_dir;
 mod supervised;
 mod target;
+mod terminal;
 mod trace;
 mod up;
 
@@ -85,21 +86,6 @@ enum Command {
     Hello(hello::Args),
 }
 
-impl Command {
-    /// Whether it serves others.
-    fn is_role(&self) -> bool {
-        matches!(
-            self,
-            Self::Apiserver(_)
-                | Self::Driver(_)
-                | Self::Gate(_)
-                | Self::Node(_)
-                | Self::Runtime(_)
-                | Self::Up(_)
-        )
-    }
-}
-
 fn main() -> ExitCode {
     // A process that the runtime started for itself goes no further.
     Spawner::serve_if_asked();
@@ -136,14 +122,14 @@ impl Cli {
         if let Some(supervisor) = self.supervisor {
             supervised::end_with(supervisor)?;
         }
-        if self.command.is_role() {
-            // Memory holds keys, tokens and values: no debugger, no core dump.
+        if !matches!(self.command, Command::Hello(_)) {
+            // Memory holds keys, tokens and values, that of a client too: no debugger, no core dump.
             set_dumpable_behavior(DumpableBehavior::NotDumpable)
                 .context("keeping debuggers away from this process")?;
         }
         match self.command {
             Command::Apiserver(args) => apiserver::run(*args),
-            Command::Apply(args) => apply::run(&args),
+            Command::Apply(args) => apply::run(args),
             Command::Credential(args) => credential::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
@@ -157,7 +143,7 @@ impl Cli {
             Command::Image(args) => image::run(args),
             Command::Login(args) => login::run(&args),
             Command::Logs(args) => logs::run(&args),
-            Command::Migrate(args) => migrate::run(&args),
+            Command::Migrate(args) => migrate::run(args),
             Command::Names(args) => names::run(&args),
             Command::Node(args) => node::run(*args),
             Command::Runtime(args) => runtime::run(args),

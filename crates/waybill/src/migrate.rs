@@ -89,8 +89,9 @@ struct SecretsStore {
     cluster: ClusterArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let From::SecretsStore(args) = &args.from;
+pub(crate) fn run(args: Args) -> Result<Outcome> {
+    let From::SecretsStore(mut args) = args.from;
+    args.cluster.reserve_stdin(&args.filename);
     if args.filename.is_empty() && !args.in_cluster {
         bail!("name manifests with -f, or say --in-cluster");
     }
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         return args.carry_out_in_files(&files, &plan);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(cluster::run(args, &files))
+    runtime.block_on(cluster::run(&args, &files))
 }
 
 impl SecretsStore {

@@ -162,7 +162,7 @@ impl Recorder {
             session: is_session(facts.action),
             required: self.is_required(facts.action),
             changes: may_change(facts.action),
-            is_open_to_all: is_self_review(facts.action),
+            is_open_to_all: is_self_review(facts.action) || is_login(facts.action),
             lifetime: facts.lifetime,
         }
     }
@@ -468,6 +468,11 @@ fn is_self_review(action: &Action) -> bool {
     matches!(&action.target, Target::Resource(target) if target.resource.starts_with("selfsubject"))
 }
 
+/// Whether somebody gets a token of their own.
+fn is_login(action: &Action) -> bool {
+    action.verb == "login" && matches!(action.target, Target::Path(_))
+}
+
 /// Whether the request may change something; a session may, even if it is opened by GET.
 fn may_change(action: &Action) -> bool {
     let reads = matches!(action.verb.as_str(), "get" | "head" | "list" | "options" | "watch");
@@ -488,4 +493,4 @@ fn count_events(decision: Decision, lifetime: Lifetime, session: bool) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -4,6 +4,7 @@
 //! a token for that user. The key lives in memory only, so a restart ends every token, and a client
 //! with a credential plugin just asks again.
 
+mod name_service;
 pub(crate) mod socket;
 pub(crate) mod unix_user;
 
@@ -39,8 +40,8 @@ impl LocalTokens {
         Ok(Self { key, verifier, lifetime })
     }
 
-    /// A token for `user`, wrapped as credential plugins answer: one `ExecCredential`.
-    pub(crate) fn credential(&self, user: &User, now: Timestamp) -> Result<SecretBytes, JwtError> {
+    /// A token for `user`.
+    pub(crate) fn issue(&self, user: &User, now: Timestamp) -> Result<Issued, JwtError> {
         let seconds = now.as_second();
         let exp = seconds.saturating_add_unsigned(self.lifetime.as_secs());
         let claims = Claims {
@@ -63,7 +64,10 @@ impl LocalTokens {
                 "token": String::from_utf8_lossy(token.expose()),
             },
         });
-        Ok(SecretBytes::from(credential.to_string().into_bytes()))
+        Ok(Issued {
+            credential: SecretBytes::from(credential.to_string().into_bytes()),
+            user: claims.user(),
+        })
     }
 
     /// The user behind `token`; [`JwtError::UnknownKey`] if it is not one of ours.
@@ -75,14 +79,16 @@ impl LocalTokens {
         if claims.iss != ISSUER || claims.aud != ISSUER {
             return Err(LocalTokenError::Purpose);
         }
-        let id = vec![format!("JTI={}", claims.jti)];
-        Ok(User {
-            name: claims.sub.clone(),
-            uid: claims.uid.clone(),
-            groups: claims.groups.clone(),
-            extra: [(super::CREDENTIAL_ID.to_owned(), id)].into(),
-        })
+        Ok(claims.user())
     }
+}
+
+/// A token that was made.
+pub(crate) struct Issued {
+    /// Wrapped as credential plugins answer: one `ExecCredential`.
+    pub(crate) credential: SecretBytes,
+    /// As whom it will be known, with the number of the token.
+    pub(crate) user: User,
 }
 
 /// Why a local token is refused.
@@ -108,6 +114,18 @@ struct Claims {
     uid: String,
 }
 
+impl Claims {
+    fn user(&self) -> User {
+        let id = vec![format!("JTI={}", self.jti)];
+        User {
+            name: self.sub.clone(),
+            uid: self.uid.clone(),
+            groups: self.groups.clone(),
+            extra: [(super::CREDENTIAL_ID.to_owned(), id)].into(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -126,8 +144,8 @@ mod tests {
     }
 
     fn token(tokens: &LocalTokens) -> String {
-        let credential = tokens.credential(&alice(), at(NOW)).unwrap();
-        let value: Value = serde_json::from_slice(credential.expose()).unwrap();
+        let issued = tokens.issue(&alice(), at(NOW)).unwrap();
+        let value: Value = serde_json::from_slice(issued.credential.expose()).unwrap();
         assert_eq!(value["kind"], "ExecCredential");
         assert_eq!(value["apiVersion"], "client.authentication.k8s.io/v1");
         assert_eq!(value["status"]["expirationTimestamp"], "2023-11-14T22:23:20Z");

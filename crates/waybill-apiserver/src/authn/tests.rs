@@ -107,7 +107,7 @@ impl World {
         let groups = vec!["unix".to_owned()];
         let user = User { name: "unix:alice".into(), groups, ..User::default() };
         let local = self.authenticator.tokens.local.as_ref().unwrap();
-        let credential = local.credential(&user, at(NOW)).unwrap();
+        let credential = local.issue(&user, at(NOW)).unwrap().credential;
         let value: Value = serde_json::from_slice(credential.expose()).unwrap();
         value["status"]["token"].as_str().unwrap().to_owned()
     }

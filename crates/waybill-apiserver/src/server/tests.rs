@@ -4,8 +4,10 @@ mod bad_input;
 mod bodies;
 mod certificates;
 mod client;
+mod csi_objects;
 mod exec_env;
 mod limits;
+mod login;
 mod node_credentials;
 mod options;
 mod rights;
@@ -111,5 +113,6 @@ fn config(dir: &Path) -> Config {
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),
         limits: RequestLimits::default(),
+        login_lifetime: Duration::from_secs(600),
     }
 }

@@ -38,6 +38,7 @@ const BUCKETS: [f64; 11] = [
 #[derive(Clone, Debug)]
 pub struct PrometheusSink {
     calls: Family<CallLabels, Counter>,
+    policy_checks: Family<PolicyLabels, Counter>,
     ages: Histogram,
     expiry: Arc<Mutex<Option<Timestamp>>>,
 }
@@ -48,11 +49,24 @@ struct CallLabels {
     call_status: &'static str,
 }
 
+/// Upstream has a label for each verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PolicyLabels {
+    allowed: &'static str,
+    denied: &'static str,
+}
+
+impl PolicyLabels {
+    const ALLOWED: Self = Self { allowed: "true", denied: "false" };
+    const DENIED: Self = Self { allowed: "false", denied: "true" };
+}
+
 impl PrometheusSink {
     /// Adds the metrics to `registry`. The clock is that of [`crate::Options`].
     pub fn register(registry: &mut Registry, clock: Arc<dyn Clock>) -> Self {
         let sink = Self {
             calls: Family::default(),
+            policy_checks: Family::default(),
             ages: Histogram::new(BUCKETS),
             expiry: Arc::default(),
         };
@@ -61,6 +75,12 @@ impl PrometheusSink {
             "Number of calls to an exec plugin, partitioned by the type of event encountered and an \
              optional exit code",
             Family::clone(&sink.calls),
+        );
+        registry.register(
+            "rest_client_exec_plugin_policy_call",
+            "Number of comparisons of an exec plugin to the plugin policy and allowlist (if any), \
+             partitioned by whether or not the policy permits the plugin",
+            Family::clone(&sink.policy_checks),
         );
         registry.register(
             "rest_client_exec_plugin_certificate_rotation_age",
@@ -84,6 +104,11 @@ impl MetricSink for PrometheusSink {
     fn count_call(&self, code: i32, status: CallStatus) {
         let labels = CallLabels { code, call_status: status.as_str() };
         self.calls.get_or_create(&labels).inc();
+    }
+
+    fn count_policy_check(&self, allowed: bool) {
+        let labels = if allowed { PolicyLabels::ALLOWED } else { PolicyLabels::DENIED };
+        self.policy_checks.get_or_create(&labels).inc();
     }
 }
 

@@ -107,3 +107,26 @@ fn calls_are_counted_by_code_and_kind_cred_46() {
     }
     assert_eq!(CallStatus::of(Err(&PluginError::Denied { command: command() })), None);
 }
+
+/// CRED-46: a plugin that is not found, or has nobody to talk to, was compared with nothing.
+#[test]
+fn verdicts_of_the_policy_are_counted_cred_46() {
+    let mut registry = Registry::default();
+    let events = Events::default();
+    events.add_sink(Arc::new(PrometheusSink::register(&mut registry, Arc::new(Fixed))));
+    let command = || "c".to_owned();
+    let denied = PluginError::Denied { command: command() };
+    let failed = PluginError::Exit { command: command(), code: 3 };
+    let missing = PluginError::NotFound { command: command(), help: String::new() };
+    for run in [Ok(()), Err(&failed), Err(&denied), Err(&missing)] {
+        if let Some(allowed) = policy_verdict(run) {
+            events.count_policy_check(allowed);
+        }
+    }
+    for (allowed, denied, count) in [(true, false, 2), (false, true, 1)] {
+        let line = format!(
+            "rest_client_exec_plugin_policy_call_total{{allowed=\"{allowed}\",denied=\"{denied}\"}} {count}"
+        );
+        shows(&registry, &line);
+    }
+}

@@ -12,12 +12,14 @@ use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::{
-    client::legacy::connect::{Connected, Connection, HttpConnector},
+    client::legacy::connect::{Connected, Connection},
     rt::TokioIo,
 };
 use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::{BoxError, Service};
+
+use crate::Route;
 
 /// Closes the connections that were made with it.
 #[derive(Clone, Debug, Default)]
@@ -32,12 +34,12 @@ impl Closing {
 /// Makes connections that end with a [`Closing`].
 #[derive(Clone)]
 pub(super) struct ClosingConnector {
-    inner: HttpsConnector<HttpConnector>,
+    inner: HttpsConnector<Route>,
     closing: Closing,
 }
 
 impl ClosingConnector {
-    pub(super) fn new(inner: HttpsConnector<HttpConnector>, closing: Closing) -> Self {
+    pub(super) fn new(inner: HttpsConnector<Route>, closing: Closing) -> Self {
         Self { inner, closing }
     }
 }
@@ -62,7 +64,7 @@ impl Service<Uri> for ClosingConnector {
 
 /// A connection that fails to read once it is closed, which ends it.
 pub(super) struct ClosingStream {
-    inner: MaybeHttpsStream<TokioIo<TcpStream>>,
+    inner: MaybeHttpsStream<MaybeHttpsStream<TokioIo<TcpStream>>>,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 

@@ -9,7 +9,7 @@ use crate::support::{Plugin, eventually};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// CRED-28
+/// CRED-28, CRED-29
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_first_requests_run_the_plugin_once_cred_28_29() {
     let plugin = Plugin::answering();
@@ -143,7 +143,7 @@ async fn a_plugin_that_fails_is_left_alone_for_a_while_cred_39() {
     assert_eq!(plugin.runs(), 4);
 }
 
-/// CRED-33
+/// CRED-33, CRED-34
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_refusals_run_the_plugin_once_more_cred_33_34() {
     let plugin = Plugin::answering();
@@ -209,7 +209,7 @@ impl MetricSink for Calls {
     }
 }
 
-/// CRED-46
+/// CRED-46, CRED-47
 #[tokio::test]
 async fn sinks_hear_of_calls_from_their_registration_on_cred_46_47() {
     let plugin = Plugin::running("echo run >>\"$RUNS\"; [ ! -e \"$DIR/bad\" ] && cat \"$ANSWER\"");

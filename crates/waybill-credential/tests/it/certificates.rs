@@ -11,7 +11,7 @@ use std::{
 use kube::Config;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
-use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use waybill_credential::{MetricSink, OnRotation};
 
 use crate::support::{Plugin, answer, serve};
@@ -43,18 +43,31 @@ impl Authority {
 
     /// A server that demands certificates.
     pub(crate) fn server(&self) -> ServerConfig {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
+        let (certificate, key) = self.serving();
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone().into()).unwrap();
         let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         ServerConfig::builder()
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![certificate], key)
             .unwrap()
+    }
+
+    /// A server that demands none.
+    pub(crate) fn open_server(&self) -> ServerConfig {
+        let (certificate, key) = self.serving();
+        ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap()
+    }
+
+    fn serving(&self) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
+        (certificate, PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())))
     }
 
     pub(crate) fn config(&self, plugin: &Plugin, address: std::net::SocketAddr) -> Config {
@@ -91,7 +104,7 @@ impl MetricSink for Rotations {
     }
 }
 
-/// CRED-25: ten rotations: no request comes over a connection that was there before the last of them.
+/// CRED-25, CRED-31, CRED-44, CRED-45: ten rotations: no request comes over a connection that was there before the last of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_certificate_means_a_new_connection_cred_25_31_45() {
     for on_rotation in [OnRotation::Drain, OnRotation::Close] {

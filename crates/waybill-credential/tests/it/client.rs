@@ -88,7 +88,7 @@ async fn a_token_that_is_always_refused_costs_two_runs_cred_33() {
     assert_eq!((plugin.runs(), requests.load(Ordering::SeqCst)), (2, 1));
 }
 
-/// CRED-29
+/// CRED-29, CRED-34
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_requests_share_one_run_and_one_more_when_refused_cred_29_34() {
     let plugin = Plugin::answering();

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use crate::support::Plugin;
 
 /// Cargo builds examples beside the tests.
-fn example(name: &str) -> String {
+pub(crate) fn example(name: &str) -> String {
     let own = std::env::current_exe().unwrap();
     let path: PathBuf = own.parent().unwrap().parent().unwrap().join("examples").join(name);
     path.display().to_string()

@@ -16,7 +16,7 @@ async fn error(plugin: &Plugin) -> String {
     plugin.authenticator().credential().await.unwrap_err().to_string()
 }
 
-/// CRED-09
+/// CRED-09, CRED-10, CRED-11, CRED-16, CRED-17
 #[tokio::test]
 async fn a_plugin_sees_its_arguments_its_variables_and_our_question_cred_09_10() {
     let mut plugin = Plugin::running(

@@ -82,9 +82,14 @@ fn log_tail(path: &Path) -> String {
     tail.split_off(at)
 }
 
-/// `TIME STREAM TAG TEXT`
+/// `TIME STREAM TAG TEXT`. A line that the container did not end has the tag `P`, and an end in the file only.
 fn said(line: &str) -> Option<&str> {
-    line.splitn(4, ' ').nth(3)
+    let mut fields = line.splitn(4, ' ').skip(2);
+    let (tag, text) = (fields.next()?, fields.next()?);
+    match tag {
+        "P" => Some(text.strip_suffix('\n').unwrap_or(text)),
+        _ => Some(text),
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +126,9 @@ mod tests {
         check("File", 1, "runtime");
         check("FallbackToLogsOnError", 1, "one two\nx\n");
         check("FallbackToLogsOnError", 0, "runtime");
+        fs::write(&log, "2026-01-01T00:00:00Z stdout P DO\n2026-01-01T00:00:00Z stdout P NE\n")
+            .unwrap();
+        check("FallbackToLogsOnError", 1, "DONE");
         fs::write(&file, "own").unwrap();
         check("FallbackToLogsOnError", 1, "own");
         fs::write(&file, vec![b'x'; 10_000]).unwrap();

@@ -48,8 +48,8 @@ async fn an_event_says_what_happened_to_whom() {
         },
         "type": "Warning", "reason": "Unhealthy", "message": "why", "count": 1,
         "firstTimestamp": "1970-01-01T00:01:00Z", "lastTimestamp": "1970-01-01T00:01:00Z",
-        "source": {"component": "waybill-node", "host": "n"},
-        "reportingComponent": "waybill-node", "reportingInstance": "n",
+        "source": {"component": "kubelet", "host": "n"},
+        "reportingComponent": "kubelet", "reportingInstance": "n",
     });
     assert_eq!(call.body, expected);
 }

@@ -5,7 +5,7 @@ use k8s_openapi::{
     api::core::v1::{NodeCondition, NodeStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use waybill_proto::cri::RuntimeCondition;
+use waybill_proto::cri::StatusResponse;
 
 use super::machine::Pressure;
 
@@ -25,7 +25,7 @@ pub(super) enum RuntimeHealth {
     /// It does not answer.
     Down(String),
     /// What it says of itself.
-    Conditions(Vec<RuntimeCondition>),
+    Up(StatusResponse),
 }
 
 impl Health {
@@ -39,10 +39,10 @@ impl RuntimeHealth {
     fn faults(&self) -> Vec<String> {
         let conditions = match self {
             Self::Down(why) => return vec![format!("container runtime is down: {why}")],
-            Self::Conditions(conditions) => conditions,
+            Self::Up(answer) => answer.status.iter().flat_map(|status| &status.conditions),
         };
         let fault = |name: &&str| {
-            let Some(found) = conditions.iter().find(|condition| condition.r#type == *name) else {
+            let Some(found) = conditions.clone().find(|condition| condition.r#type == *name) else {
                 return Some(format!("container runtime did not report {name}"));
             };
             (!found.status).then(|| {
@@ -135,6 +135,8 @@ fn condition(
 
 #[cfg(test)]
 mod tests {
+    use waybill_proto::cri::{RuntimeCondition, RuntimeStatus};
+
     use super::*;
 
     fn health(runtime: RuntimeHealth) -> Health {
@@ -148,10 +150,11 @@ mod tests {
             reason: if status { String::new() } else { "NetworkPluginNotReady".to_owned() },
             message: if status { String::new() } else { "no network".to_owned() },
         };
-        RuntimeHealth::Conditions(vec![
-            condition("RuntimeReady", true),
-            condition("NetworkReady", network),
-        ])
+        let conditions = vec![condition("RuntimeReady", true), condition("NetworkReady", network)];
+        RuntimeHealth::Up(StatusResponse {
+            status: Some(RuntimeStatus { conditions }),
+            ..StatusResponse::default()
+        })
     }
 
     fn at(second: i64) -> Timestamp {
@@ -184,7 +187,7 @@ mod tests {
             "container runtime is down: gone",
         );
         check_ready(
-            RuntimeHealth::Conditions(Vec::new()),
+            RuntimeHealth::Up(StatusResponse::default()),
             "False",
             "KubeletNotReady",
             "container runtime did not report RuntimeReady, container runtime did not report NetworkReady",

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeDaemonEndpoints, NodeSpec,
-        NodeStatus, NodeSwapStatus, NodeSystemInfo,
+        ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeDaemonEndpoints, NodeFeatures,
+        NodeRuntimeHandler, NodeRuntimeHandlerFeatures, NodeSpec, NodeStatus, NodeSwapStatus,
+        NodeSystemInfo,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde_json::{Value, json};
-use waybill_proto::cri::Image;
+use waybill_proto::cri::{Image, RuntimeHandler, StatusResponse};
 
 use super::{Facts, Options, machine::Machine};
 
@@ -64,6 +65,31 @@ impl Description {
         };
         let missing = self.labels.iter().filter(|(name, value)| !has(name, value));
         missing.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+}
+
+/// What the runtime can do for pods.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Abilities {
+    pub(super) features: Option<NodeFeatures>,
+    pub(super) handlers: Option<Vec<NodeRuntimeHandler>>,
+}
+
+impl Abilities {
+    pub(super) fn of(runtime: &StatusResponse) -> Self {
+        let features = runtime.features.as_ref().map(|features| NodeFeatures {
+            supplemental_groups_policy: Some(features.supplemental_groups_policy),
+        });
+        let handler = |handler: &RuntimeHandler| NodeRuntimeHandler {
+            // Without one it is the default.
+            name: Some(handler.name.clone()).filter(|name| !name.is_empty()),
+            features: handler.features.as_ref().map(|features| NodeRuntimeHandlerFeatures {
+                recursive_read_only_mounts: Some(features.recursive_read_only_mounts),
+                user_namespaces: Some(features.user_namespaces),
+            }),
+        };
+        let handlers: Vec<_> = runtime.runtime_handlers.iter().map(handler).collect();
+        Self { features, handlers: Some(handlers).filter(|handlers| !handlers.is_empty()) }
     }
 }
 
@@ -123,8 +149,10 @@ fn system_info(facts: &Facts, machine: &Machine) -> NodeSystemInfo {
         machine_id: machine.machine_id.clone(),
         operating_system: "linux".to_owned(),
         os_image: machine.os_image.clone(),
+        // API servers refuse a capacity of nothing.
         swap: i64::try_from(machine.swap)
             .ok()
+            .filter(|&capacity| capacity > 0)
             .map(|capacity| NodeSwapStatus { capacity: Some(capacity) }),
         system_uuid: machine.system_uuid.clone(),
         ..NodeSystemInfo::default()

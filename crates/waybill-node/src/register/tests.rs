@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use http::Method;
 use tempfile::TempDir;
+use waybill_proto::cri::{
+    RuntimeFeatures, RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus, StatusResponse,
+};
 
 use super::*;
 use crate::fake_api::{Call, FakeApi, Reply};
@@ -42,6 +45,7 @@ fn registrar(api: &FakeApi, state: &TempDir) -> Registrar {
         options,
         sent: None,
         images: Vec::new(),
+        abilities: Abilities::default(),
     }
 }
 
@@ -53,7 +57,21 @@ fn healthy() -> Health {
     };
     let conditions = vec![condition("RuntimeReady"), condition("NetworkReady")];
     Health {
-        runtime: RuntimeHealth::Conditions(conditions),
+        runtime: RuntimeHealth::Up(StatusResponse {
+            status: Some(RuntimeStatus { conditions }),
+            features: Some(RuntimeFeatures {
+                supplemental_groups_policy: true,
+                ..RuntimeFeatures::default()
+            }),
+            runtime_handlers: vec![RuntimeHandler {
+                name: "waybill".to_owned(),
+                features: Some(RuntimeHandlerFeatures {
+                    recursive_read_only_mounts: true,
+                    user_namespaces: false,
+                }),
+            }],
+            ..StatusResponse::default()
+        }),
         pressure: machine::Pressure::default(),
     }
 }
@@ -109,11 +127,19 @@ async fn a_new_node_is_made_with_all_that_is_known() {
     assert_eq!(status["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10250);
     assert_eq!(status["nodeInfo"]["containerRuntimeVersion"], "waybill://0.1.0");
     assert_eq!(status["nodeInfo"]["kubeletVersion"], "v1.37.0+waybill");
+    assert!(status["nodeInfo"]["swap"]["capacity"] != 0, "other API servers refuse that");
     assert_eq!(
         status["addresses"],
         json!([
             {"type": "InternalIP", "address": "192.0.2.1"}, {"type": "Hostname", "address": "n"},
         ])
+    );
+    assert_eq!(status["features"], json!({"supplementalGroupsPolicy": true}));
+    assert_eq!(
+        status["runtimeHandlers"],
+        json!([{"name": "waybill", "features": {
+            "recursiveReadOnlyMounts": true, "userNamespaces": false,
+        }}])
     );
     let lease = &calls[3].body;
     assert_eq!(lease["spec"]["holderIdentity"], "n");

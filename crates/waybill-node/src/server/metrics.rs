@@ -20,6 +20,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 use waybill_api::gates::FeatureGates;
+use waybill_client::register_plugin_metrics;
 
 use self::{csi::CsiMetrics, starts::Starts};
 
@@ -153,6 +154,7 @@ impl Metrics {
         starts.register(&mut registry);
         let csi = CsiMetrics::default();
         csi.register(&mut registry);
+        register_plugin_metrics(&mut registry);
         let features = Family::<GateLabels, Gauge>::default();
         for state in gates.iter() {
             let labels = GateLabels { name: state.gate.name(), stage: state.stage.as_str() };
@@ -251,6 +253,8 @@ mod tests {
         let session = metrics.session(StreamKind::Exec, Duration::from_millis(2));
         let text = metrics.text(3);
         for line in [
+            // CRED-44: no plugin, so no certificate that could end.
+            "rest_client_exec_plugin_ttl_seconds inf",
             "kubelet_exec_envs_unsupported_total 1",
             "kubelet_desired_pods 3",
             "kubelet_pod_start_duration_seconds_bucket{le=\"0.1\"} 1",

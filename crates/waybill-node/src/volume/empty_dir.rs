@@ -58,7 +58,9 @@ impl EmptyDir {
                 return Err(VolumeFault::Unsupported { what: "medium of an emptyDir", value });
             }
         };
-        Ok(Self { medium, mode: 0o777, group: ownership::fs_group(pod) })
+        // A file system in memory keeps the sticky bit that the kernel gives it; sub-paths have the mode of their volume.
+        let mode = if medium == Medium::Disk { 0o777 } else { 0o1777 };
+        Ok(Self { medium, mode, group: ownership::fs_group(pod) })
     }
 
     /// Makes it, unless it is there. What pods did to it since then is theirs.

@@ -311,7 +311,7 @@ async fn empty_directories_are_for_everybody_and_stay_as_they_are() {
     fixture.volumes.prepare(&pod).await.unwrap();
     let [disk, plain, memory] =
         ["disk", "plain", "memory"].map(|name| fixture.directory("empty-dir", name));
-    assert_eq!([mode(&disk), mode(&plain), mode(&memory)], [0o777; 3]);
+    assert_eq!([mode(&disk), mode(&plain), mode(&memory)], [0o777, 0o777, 0o1777]);
     assert!(is_tmpfs(&memory));
     let space = statvfs(&memory).unwrap();
     assert_eq!(space.f_blocks * space.f_frsize, 1 << 20);
@@ -341,9 +341,9 @@ async fn the_group_of_the_pod_owns_its_volumes() {
     ]));
     spec["securityContext"] = json!({"fsGroup": 4321});
     fixture.volumes.prepare(&pod(spec)).await.unwrap();
-    for name in ["disk", "memory"] {
+    for (name, bits) in [("disk", 0o2777), ("memory", 0o3777)] {
         let directory = fixture.directory("empty-dir", name);
-        assert_eq!((fs::metadata(&directory).unwrap().gid(), mode(&directory)), (4321, 0o2777));
+        assert_eq!((fs::metadata(&directory).unwrap().gid(), mode(&directory)), (4321, bits));
     }
     let key = fixture.directory("secret", "s").join("key");
     assert_eq!((fs::metadata(&key).unwrap().gid(), mode(&key)), (4321, 0o440));

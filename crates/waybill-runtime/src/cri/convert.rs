@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 use waybill_proto::cri::{
     Container, ContainerResources, ContainerState, ContainerStatus, ContainerUser, ImageSpec,
-    LinuxContainerUser, LinuxPodSandboxStatus, Namespace, NamespaceMode, PodSandbox,
-    PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus,
+    LinuxContainerUser, LinuxPodSandboxStatus, Namespace, PodSandbox, PodSandboxState,
+    PodSandboxStatus,
 };
 
 use super::{
@@ -151,8 +151,13 @@ pub(crate) fn container_info(record: &ContainerRecord, standing: &Standing) -> S
     .to_string()
 }
 
+/// Kubelets ask for an image by its id, and show people the name that is told here.
 fn image_spec(record: &ContainerRecord) -> ImageSpec {
-    record.config.image.clone().unwrap_or_default()
+    let asked = record.config.image.clone().unwrap_or_default();
+    match &record.image_tag {
+        Some(tag) => ImageSpec { image: tag.clone(), ..asked },
+        None => asked,
+    }
 }
 
 pub(crate) fn sandbox_state(record: &SandboxRecord) -> PodSandboxState {
@@ -173,14 +178,14 @@ pub(crate) fn sandbox(record: &SandboxRecord) -> PodSandbox {
 
 pub(crate) fn sandbox_status(record: &SandboxRecord) -> PodSandboxStatus {
     let options = record.namespace_options();
-    // A network of its own has a loopback device only, so there is no address to tell.
-    let network = (options.network() != NamespaceMode::Node).then(PodSandboxNetworkStatus::default);
     PodSandboxStatus {
         id: record.id.clone(),
         metadata: record.config.metadata.clone(),
         state: sandbox_state(record).into(),
         created_at: record.created_at,
-        network,
+        // A network of its own has a loopback device only, so there is no address to tell. None is told rather than an
+        // empty one: kubelets take that for a sandbox that lost its network, and make another.
+        network: None,
         linux: Some(LinuxPodSandboxStatus {
             namespaces: Some(Namespace { options: Some(options) }),
         }),
@@ -225,12 +230,24 @@ mod tests {
             env_names: vec!["PATH".into()],
             image_id: String::new(),
             image_ref: String::new(),
+            image_tag: None,
             log: None,
             user: RecordedUser { uid: 1, gid: 2, groups: vec![2] },
             resources: LinuxContainerResources::default(),
             stop_signal: 15,
             start_error: None,
         }
+    }
+
+    /// Kubelets ask for `sha256:…`, and `kubectl describe` shows what is told here.
+    #[test]
+    fn a_container_is_told_with_the_name_of_its_image() {
+        let asked = ImageSpec { image: "sha256:1".into(), ..ImageSpec::default() };
+        let config = ContainerConfig { image: Some(asked), ..ContainerConfig::default() };
+        let nameless = ContainerRecord { config, ..record() };
+        assert_eq!(image_spec(&nameless).image, "sha256:1");
+        let named = ContainerRecord { image_tag: Some("example.com/a:1".into()), ..nameless };
+        assert_eq!(image_spec(&named).image, "example.com/a:1");
     }
 
     fn exit(code: i32, cause: ExitCause) -> State {

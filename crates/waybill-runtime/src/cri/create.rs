@@ -128,6 +128,7 @@ impl Cri {
                     env_names,
                     image_id: image.id.to_string(),
                     image_ref: image_ref(&image),
+                    image_tag: image.tags.first().cloned(),
                     log,
                     user: RecordedUser { uid: user.uid, gid: user.gid, groups: user.groups },
                     resources: resources.unwrap_or_default(),

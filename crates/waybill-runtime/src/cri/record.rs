@@ -88,6 +88,9 @@ pub(crate) struct ContainerRecord {
     pub(crate) image_id: String,
     /// As `repository@digest` where one is known, or else the id.
     pub(crate) image_ref: String,
+    /// The name that the image had when the container was made, if it had one with a tag.
+    #[serde(default)]
+    pub(crate) image_tag: Option<String>,
     pub(crate) log: Option<PathBuf>,
     pub(crate) user: RecordedUser,
     /// What is in force, updates included.
@@ -186,6 +189,7 @@ mod tests {
             env_names: vec!["PATH".into()],
             image_id: "sha256:1".into(),
             image_ref: "sha256:1".into(),
+            image_tag: None,
             log: None,
             user: RecordedUser { uid: 1, gid: 2, groups: vec![2] },
             resources: LinuxContainerResources::default(),

@@ -51,6 +51,7 @@ impl Scenes {
         let state_dir = stack.state_dir().to_owned();
         let scenes = Self { options, requests, place, state_dir };
         scenes.login(report).await?;
+        scenes.rotation(report).await?;
         scenes.pod(report, &image).await?;
         scenes.log(report).await?;
         scenes.exec(report, &image).await?;

@@ -4,11 +4,15 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde_json::Value;
+use waybill_testkit::program::PROMTOOL;
 
-const RULES: &str = "../../deploy/prometheus/waybill.rules.yaml";
+use crate::promtool::{check, check_alerts, deployed, series};
+
+const RULES: &str = "prometheus/waybill.rules.yaml";
 
 /// What Prometheus or its language adds to the name under which a metric is registered.
 const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_count", "_sum"];
@@ -76,8 +80,52 @@ fn the_objectives_for_credential_plugins_are_watched_cred_48() {
     has(&["rest_client_exec_plugin_ttl_seconds", "< 0"]);
 }
 
+/// CRED-48: each objective is met at its limit and missed beyond it.
+#[test]
+fn the_objectives_for_credential_plugins_are_missed_beyond_their_limits_cred_48() {
+    let calls = |status: &str, values: &str| {
+        let name = format!(
+            "rest_client_exec_plugin_call_total{{instance=\"i\", code=\"0\", call_status=\"{status}\"}}"
+        );
+        series(&name, values)
+    };
+    let end = |values: &str| series("rest_client_exec_plugin_ttl_seconds{instance=\"i\"}", values);
+    let failing = "WaybillCredentialPluginFailing";
+    let late = "WaybillCredentialRotationLate";
+    // A call in each minute is 1440 in a day; of 14,400 calls one may fail.
+    check_alerts(
+        RULES,
+        "24h",
+        [
+            (failing, vec![calls("no_error", "0+1x1440")], false),
+            (
+                failing,
+                vec![
+                    calls("no_error", "0+100x1440"),
+                    calls("plugin_execution_error", "0x700 1x740"),
+                ],
+                false,
+            ),
+            (
+                failing,
+                vec![calls("no_error", "0+1x1440"), calls("plugin_execution_error", "0x700 1x740")],
+                true,
+            ),
+            (late, vec![end("_ Inf 3600-1x1440")], false),
+            (late, vec![end("60-1x1440")], true),
+        ],
+    );
+}
+
+/// CRED-48
+#[test]
+fn prometheus_reads_every_rule_cred_48() {
+    let Some(promtool) = PROMTOOL.find() else { return };
+    check(Command::new(promtool).args(["check", "rules"]).arg(deployed(RULES)));
+}
+
 fn rules() -> Vec<Value> {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(RULES)).unwrap();
+    let text = fs::read_to_string(deployed(RULES)).unwrap();
     let file: Value = serde_saphyr::from_str(&text).unwrap();
     let groups = file["groups"].as_array().unwrap();
     groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()

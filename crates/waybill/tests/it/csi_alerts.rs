@@ -1,13 +1,11 @@
 //! Alerts and dashboard about variables from CSI drivers, as Prometheus itself reads them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, process::Command};
 
 use serde_json::{Value, json};
 use waybill_testkit::program::PROMTOOL;
+
+use crate::promtool::{check, check_alerts, deployed, series};
 
 const RULES: &str = "prometheus/waybill-csi-rules.yaml";
 const DASHBOARD: &str = "grafana/waybill-csi.json";
@@ -63,13 +61,12 @@ fn the_alerts_are_those_of_the_document_to_the_letter_csi_57_csi_58_csi_59() {
 /// CSI-57, CSI-58, CSI-59: each alert stays silent at its threshold and fires above it.
 #[test]
 fn the_alerts_fire_above_their_thresholds_csi_57_csi_58_csi_59() {
-    let Some(promtool) = PROMTOOL.find() else { return };
     let latency = |bound: &str, calls: &str| {
-        json!({
-            "series": format!("kubelet_csi_env_injection_duration_seconds_bucket{{\
-                driver=\"d\", provider_class=\"c\", le=\"{bound}\"}}"),
-            "values": calls,
-        })
+        let name = format!(
+            "kubelet_csi_env_injection_duration_seconds_bucket{{\
+                driver=\"d\", provider_class=\"c\", le=\"{bound}\"}}"
+        );
+        series(&name, calls)
     };
     let cases = [
         ("CSIEnvInjectionHighInflight", vec![in_flight("100x30")], false),
@@ -91,27 +88,7 @@ fn the_alerts_fire_above_their_thresholds_csi_57_csi_58_csi_59() {
             true,
         ),
     ];
-    let tests: Vec<_> = cases
-        .into_iter()
-        .map(|(alert, series, fires)| {
-            // The expression shows whether anything is found; annotations are not repeated here.
-            let samples = if fires { 1 } else { 0 };
-            json!({
-                "interval": "1m",
-                "input_series": series,
-                "promql_expr_test": [{
-                    "expr": format!("count(ALERTS{{alertname=\"{alert}\", alertstate=\"firing\"}})"),
-                    "eval_time": "25m",
-                    "exp_samples": vec![json!({"labels": "{}", "value": 1}); samples],
-                }],
-            })
-        })
-        .collect();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tests.yaml");
-    let content = json!({"rule_files": [deployed(RULES)], "tests": tests});
-    fs::write(&file, content.to_string()).unwrap();
-    check(Command::new(promtool).args(["test", "rules"]).arg(file));
+    check_alerts(RULES, "25m", cases);
 }
 
 /// CSI-51, CSI-55
@@ -146,14 +123,12 @@ fn the_dashboard_shows_every_metric_and_no_other_csi_51_csi_52_csi_53_csi_54_csi
 }
 
 fn in_flight(values: &str) -> Value {
-    json!({"series": "kubelet_csi_env_injection_inflight_requests{driver=\"d\"}", "values": values})
+    series("kubelet_csi_env_injection_inflight_requests{driver=\"d\"}", values)
 }
 
 fn oversize(values: &str) -> Value {
-    json!({
-        "series": "kubelet_csi_env_injection_errors_total{driver=\"d\", error_type=\"oversize\"}",
-        "values": values,
-    })
+    let name = "kubelet_csi_env_injection_errors_total{driver=\"d\", error_type=\"oversize\"}";
+    series(name, values)
 }
 
 fn rules() -> Vec<Value> {
@@ -180,15 +155,4 @@ fn expressions() -> Vec<String> {
     assert!(expressions.len() >= panels.len(), "a panel without an expression");
     assert!(expressions.iter().all(|expr| !expr.contains('$')), "an unknown variable");
     expressions
-}
-
-fn deployed(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path)
-}
-
-#[track_caller]
-fn check(command: &mut Command) {
-    let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
 }

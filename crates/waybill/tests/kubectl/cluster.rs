@@ -1,6 +1,10 @@
 //! A server with a state directory of its own, and kubectl that talks to it.
 
-use std::{path::Path, thread};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
 
 use tempfile::TempDir;
 use waybill_testkit::{
@@ -19,7 +23,7 @@ pub(crate) struct Cluster {
     kubectl: Kubectl,
     // Before the directory, which it uses.
     _server: ApiServer,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Cluster {
@@ -30,7 +34,7 @@ impl Cluster {
         let mut setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path()).flag(GATES);
         setup.tokens = TOKENS.to_owned();
         let server = setup.start();
-        Some(Self { setup, kubectl, _server: server, _dir: dir })
+        Some(Self { setup, kubectl, _server: server, dir })
     }
 
     /// Runs kubectl with the arguments in `line`, split at spaces.
@@ -45,6 +49,16 @@ impl Cluster {
         command.args(arguments);
         let child = command.spawn().expect("the binary was just built");
         Ran::of(format!("waybill {}", arguments.join(" ")), child)
+    }
+
+    /// A program that finds kubectl and its kubeconfig in its environment.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        self.kubectl.command(program)
+    }
+
+    /// Where the server keeps what it keeps.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
     }
 
     /// The same, as the user of a static token.

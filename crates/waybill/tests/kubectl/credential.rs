@@ -7,19 +7,24 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 
 /// The kubeconfig of a cluster with a plugin that is a script, which leaves a line at each run.
-struct Plugin {
-    dir: tempfile::TempDir,
-    kubeconfig: Value,
+pub(crate) struct Plugin {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) kubeconfig: Value,
 }
 
 impl Plugin {
-    fn new(cluster: &Cluster) -> Self {
+    pub(crate) fn new(cluster: &Cluster) -> Self {
         let kubeconfig = cluster.kubectl("config view --raw -o json").json();
         Self { dir: tempfile::tempdir().unwrap(), kubeconfig }
     }
 
     /// The flag for a user whose plugin runs `script`, with the file of its runs as `$0`. It has not run yet.
-    fn flag(&self, script: &str) -> String {
+    pub(crate) fn flag(&self, script: &str) -> String {
+        self.flag_with(script, |_| ())
+    }
+
+    /// The same, with a kubeconfig that is changed by `change`.
+    pub(crate) fn flag_with(&self, script: &str, change: impl FnOnce(&mut Value)) -> String {
         let _ = fs::remove_file(self.runs_file());
         let mut kubeconfig = self.kubeconfig.clone();
         kubeconfig["users"][0]["user"] = json!({"exec": {
@@ -28,12 +33,13 @@ impl Plugin {
             "args": ["-c", format!("echo run >>$0; {script}"), self.runs_file()],
             "interactiveMode": "Never",
         }});
+        change(&mut kubeconfig);
         let path = self.dir.path().join("kubeconfig");
         fs::write(&path, kubeconfig.to_string()).unwrap();
         format!("--kubeconfig={}", path.display())
     }
 
-    fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         fs::read_to_string(self.runs_file()).unwrap_or_default().lines().count()
     }
 
@@ -42,10 +48,13 @@ impl Plugin {
     }
 }
 
-fn answering(token: &str) -> String {
+pub(crate) fn answering(token: &str) -> String {
+    answering_status(&json!({"token": token}))
+}
+
+pub(crate) fn answering_status(status: &Value) -> String {
     let answer = json!({
-        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
-        "status": {"token": token},
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status,
     });
     format!("echo '{answer}'")
 }

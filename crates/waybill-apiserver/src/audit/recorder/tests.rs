@@ -58,6 +58,11 @@ fn level(level: &str) -> Fixture {
     fixture(&format!("rules: [{{level: {level}}}]"), LogOptions::default())
 }
 
+/// For tests about something else.
+pub(crate) fn silent_recorder() -> Recorder {
+    level("None").recorder
+}
+
 fn jane() -> User {
     User {
         name: "jane".to_owned(),

@@ -1,4 +1,4 @@
-//! The Unix socket that hands out local tokens, and its client.
+//! The Unix socket that hands out local tokens.
 //!
 //! The protocol: connect, read one `ExecCredential` until the end of the stream. The server reads
 //! nothing, so there is no request to get wrong.
@@ -19,16 +19,23 @@ use std::{
 
 use jiff::Timestamp;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncWriteExt,
     net::{UnixListener, UnixStream},
     sync::Semaphore,
     time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
-use waybill_core::secret::SecretBytes;
+use waybill_core::{chain::Chain, secret::SecretBytes};
 
 use super::{LocalTokens, unix_user::UnixUsers};
+use crate::{
+    audit::{
+        AuditUnavailable, Lifetime, Recorder, RequestFacts, ResponseStatus, Unwritten, mint_id,
+    },
+    authn::jwt::JwtError,
+    request::{Action, Target, User},
+};
 
 /// More callers than this wait in the listen queue of the kernel.
 const MAX_CONNECTIONS: usize = 64;
@@ -36,10 +43,8 @@ const MAX_CONNECTIONS: usize = 64;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// After an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Before another attempt to connect, while the queue of the kernel is full.
-const CONNECT_PAUSE: Duration = Duration::from_millis(5);
-/// Answers have about 1 KiB.
-const MAX_ANSWER: u64 = 64 * 1024;
+/// What the audit log calls it.
+const URI: &str = "/login";
 
 /// What time it is; a function so that tests decide.
 pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -61,6 +66,7 @@ impl LocalSocket {
         path: &Path,
         tokens: Arc<LocalTokens>,
         users: UnixUsers,
+        recorder: Arc<Recorder>,
         clock: Clock,
     ) -> Result<Self, SocketError> {
         let at = |step| move |source| SocketError { step, path: path.to_owned(), source };
@@ -77,7 +83,7 @@ impl LocalSocket {
         let inode = fs::metadata(path).map_err(at("inspect"))?.ino();
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         let tasks = TaskTracker::new();
-        let server = Arc::new(Server { tokens, users, clock, abort: abort.clone() });
+        let server = Arc::new(Server { tokens, users, recorder, clock, abort: abort.clone() });
         let accept = server.accept(listener, tasks.clone());
         let listening = stop.clone();
         tasks.spawn(async move { listening.run_until_cancelled(accept).await });
@@ -103,40 +109,10 @@ impl Drop for LocalSocket {
     }
 }
 
-/// Asks the server at `path` for a credential: what `waybill login` prints.
-pub async fn fetch_credential(path: &Path, patience: Duration) -> Result<SecretBytes, SocketError> {
-    let at = |step| move |source| SocketError { step, path: path.to_owned(), source };
-    let exchange = async {
-        let stream = connect(path).await.map_err(at("connect to"))?;
-        let mut answer = Vec::with_capacity(4096);
-        stream.take(MAX_ANSWER).read_to_end(&mut answer).await.map_err(at("read from"))?;
-        Ok(SecretBytes::from(answer))
-    };
-    let answer = timeout(patience, exchange)
-        .await
-        .unwrap_or_else(|_| Err(at("get an answer from")(io::ErrorKind::TimedOut.into())))?;
-    if answer.is_empty() {
-        return Err(at("get a credential from")(io::ErrorKind::PermissionDenied.into()));
-    }
-    Ok(answer)
-}
-
-/// Connects, also while so many others ask that the queue of the kernel is full.
-async fn connect(path: &Path) -> io::Result<UnixStream> {
-    loop {
-        match UnixStream::connect(path).await {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tokio::time::sleep(CONNECT_PAUSE).await;
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
 /// A step on the socket that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step} the local socket {}", path.display())]
-pub struct SocketError {
+pub(crate) struct SocketError {
     step: &'static str,
     path: PathBuf,
     #[source]
@@ -146,6 +122,7 @@ pub struct SocketError {
 struct Server {
     tokens: Arc<LocalTokens>,
     users: UnixUsers,
+    recorder: Arc<Recorder>,
     clock: Clock,
     abort: CancellationToken,
 }
@@ -175,11 +152,19 @@ impl Server {
     /// Closes without a word if the caller is nobody; the server's log says why.
     async fn answer(&self, mut stream: UnixStream) {
         let Ok(caller) = stream.peer_cred() else { return };
-        let Some(user) = self.users.find(caller.uid()) else {
-            warn!(uid = caller.uid(), "no local token for a user of another user namespace");
-            return;
+        let uid = caller.uid();
+        let user = match self.users.find(uid).await {
+            Ok(Some(user)) => user,
+            Ok(None) => {
+                warn!(uid, "no local token for a user of another user namespace");
+                return;
+            }
+            Err(error) => {
+                warn!(uid, error = %Chain(&error), "no local token for a user without a name");
+                return;
+            }
         };
-        match self.tokens.credential(&user, (self.clock)()) {
+        match self.issue(&user, caller.pid()).await {
             Ok(credential) => {
                 debug!(user = user.name, pid = caller.pid(), "local token issued");
                 let written = stream.write_all(credential.expose()).await;
@@ -188,6 +173,41 @@ impl Server {
             Err(error) => warn!(%error, "cannot issue a local token"),
         }
     }
+
+    /// A token, which the audit log knows by its number before anybody has it.
+    async fn issue(&self, user: &User, pid: Option<i32>) -> Result<SecretBytes, IssueError> {
+        let issued = self.tokens.issue(user, (self.clock)())?;
+        let mut audit = self
+            .recorder
+            .begin(RequestFacts {
+                id: mint_id(),
+                user: &issued.user,
+                impersonated: None,
+                action: &Action { verb: "login".to_owned(), target: Target::Path(URI.to_owned()) },
+                uri: URI,
+                source_ips: &[],
+                user_agent: "",
+                lifetime: Lifetime::Short,
+            })
+            .await?;
+        if let Some(pid) = pid {
+            audit.annotate("audit.waybill.dev/pid", &pid.to_string());
+        }
+        audit.allowed().await?;
+        audit.complete(ResponseStatus::code(200)).await?;
+        Ok(issued.credential)
+    }
+}
+
+/// Why a user gets no token.
+#[derive(Debug, thiserror::Error)]
+enum IssueError {
+    #[error(transparent)]
+    Token(#[from] JwtError),
+    #[error(transparent)]
+    Unrecorded(#[from] AuditUnavailable),
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
 }
 
 /// Removes a socket that nobody listens at; leaves everything else to fail in `bind`.
@@ -205,11 +225,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use tokio::io::AsyncReadExt;
 
     use super::*;
-    use crate::authn::local::unix_user::AdminRule;
-
-    const PATIENCE: Duration = Duration::from_secs(10);
+    use crate::{audit::silent_recorder, authn::local::unix_user::AdminRule};
 
     fn now() -> Timestamp {
         Timestamp::from_second(1_700_000_000).unwrap()
@@ -222,7 +241,23 @@ mod tests {
     fn bind(path: &Path, tokens: &Arc<LocalTokens>) -> Result<LocalSocket, SocketError> {
         let admins = AdminRule { server_uid: own_uid(), group: "system:masters".into() };
         let users = UnixUsers::new(admins);
-        LocalSocket::bind(path, Arc::clone(tokens), users, Arc::new(now))
+        let recorder = Arc::new(silent_recorder());
+        LocalSocket::bind(path, Arc::clone(tokens), users, recorder, Arc::new(now))
+    }
+
+    /// What `waybill login` does, which also waits while the queue of the kernel is full.
+    async fn ask(path: &Path) -> io::Result<Vec<u8>> {
+        let mut stream = loop {
+            match UnixStream::connect(path).await {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::task::yield_now().await;
+                }
+                stream => break stream?,
+            }
+        };
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        Ok(answer)
     }
 
     fn own_uid() -> u32 {
@@ -237,14 +272,13 @@ mod tests {
         let socket = bind(&path, &tokens).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
         assert_eq!(fs::metadata(dir.path().join("run")).unwrap().mode() & 0o777, 0o755);
-        let answer = fetch_credential(&path, PATIENCE).await.unwrap();
-        let value: Value = serde_json::from_slice(answer.expose()).unwrap();
+        let value: Value = serde_json::from_slice(&ask(&path).await.unwrap()).unwrap();
         let user = tokens.verify(value["status"]["token"].as_str().unwrap(), now()).unwrap();
         assert_eq!(user.uid, own_uid().to_string());
         assert!(user.name.starts_with("unix:") && user.groups.contains(&"system:masters".into()));
         socket.close().await;
         assert!(!path.exists());
-        assert!(fetch_credential(&path, PATIENCE).await.is_err());
+        assert!(ask(&path).await.is_err());
     }
 
     #[tokio::test]
@@ -256,34 +290,9 @@ mod tests {
         for _ in 0..MAX_CONNECTIONS {
             silent.push(UnixStream::connect(&path).await.unwrap());
         }
-        let asks = (0..200).map(|_| fetch_credential(&path, PATIENCE));
+        let asks = (0..200).map(|_| ask(&path));
         for answer in futures_util::future::join_all(asks).await {
-            assert!(answer.is_ok_and(|answer| answer.expose().ends_with(b"}")));
-        }
-    }
-
-    /// Hole: any local user who connected without end kept all others from getting a token.
-    #[tokio::test]
-    async fn a_full_queue_is_waited_for() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("login.sock");
-        let socket = tokio::net::UnixSocket::new_stream().unwrap();
-        socket.bind(&path).unwrap();
-        let listener = socket.listen(1).unwrap();
-        let mut queue = Vec::new();
-        while let Ok(stream) = UnixStream::connect(&path).await {
-            queue.push(stream);
-        }
-        let serve = async {
-            loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let _ = stream.write_all(b"{}").await;
-            }
-        };
-        tokio::select! {
-            biased;
-            answer = fetch_credential(&path, PATIENCE) => assert_eq!(answer.unwrap().expose(), b"{}"),
-            () = serve => {}
+            assert!(answer.is_ok_and(|answer| answer.ends_with(b"}")));
         }
     }
 
@@ -295,20 +304,11 @@ mod tests {
         let tokens = tokens();
         let socket = bind(&path, &tokens).unwrap();
         assert!(bind(&path, &tokens).is_err());
-        assert!(fetch_credential(&path, PATIENCE).await.is_ok());
+        assert!(ask(&path).await.is_ok());
         drop(socket);
         assert!(!path.exists());
         fs::write(&path, "a file").unwrap();
         assert!(bind(&path, &tokens).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"a file");
-    }
-
-    #[tokio::test]
-    async fn a_server_that_says_nothing_is_given_up() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("login.sock");
-        let _listener = UnixListener::bind(&path).unwrap();
-        let error = fetch_credential(&path, Duration::from_millis(20)).await.err().unwrap();
-        assert!(error.to_string().starts_with("cannot get an answer from the local socket"));
     }
 }

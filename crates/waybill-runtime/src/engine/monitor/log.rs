@@ -1,7 +1,7 @@
 //! The log of a container, in CRI's format: `<time> <stream> <F|P> <line>`.
 //!
 //! A line is written when it is complete or longer than [`LONGEST`], in which case all parts but the last are marked
-//! as partial. The time is that of writing.
+//! as partial. So is what has no end of line when the stream ends, and readers then add none. The time is that of writing.
 
 use std::{
     fs::{File, OpenOptions},
@@ -129,7 +129,7 @@ impl Lines {
 
     fn finish(&mut self, stream: Stream, now: Timestamp, entries: &mut Vec<u8>) {
         if !self.begun.is_empty() {
-            self.entry(stream, &[], Tag::Full, now, entries);
+            self.entry(stream, &[], Tag::Partial, now, entries);
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_line_is_one_entry_however_it_arrives() {
         assert_eq!(texts(&[b"one\ntwo\n"]), ["F one", "F two"]);
-        assert_eq!(texts(&[b"o", b"ne", b"\n\nend"]), ["F one", "F ", "F end"]);
+        assert_eq!(texts(&[b"o", b"ne", b"\n\nend"]), ["F one", "F ", "P end"]);
         assert!(texts(&[b""]).is_empty());
     }
 
