@@ -28,8 +28,11 @@ fn pods_are_as_specified_after_any_role_was_killed_under_load() {
     let over = AtomicBool::new(false);
     let wanted = thread::scope(|scope| {
         let load = scope.spawn(|| load(kubectl, &over));
-        kill_roles(&stack);
-        over.store(true, Ordering::Relaxed);
+        {
+            // Also if a role does not come back: the scope waits for the load.
+            let _end = End(&over);
+            kill_roles(&stack);
+        }
         load.join().expect("the load does not panic")
     });
     for name in &wanted {
@@ -42,6 +45,15 @@ fn pods_are_as_specified_after_any_role_was_killed_under_load() {
     println!("{} pods in the end", wanted.len());
     kubectl.line("delete pods --all --timeout=120s").succeeds();
     stack.stop();
+}
+
+/// Ends the load when it is dropped.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn kill_roles(stack: &Stack) {
