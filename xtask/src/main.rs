@@ -14,6 +14,7 @@ mod deps;
 mod difftest;
 mod fuzz;
 mod generate;
+mod load;
 mod machine;
 mod markdown;
 mod metadata;
@@ -50,6 +51,7 @@ fn run(chore: &Chore) -> Result<ExitCode> {
         Chore::Difftest(args) => difftest::run(&repository, args),
         Chore::Fuzz(args) => fuzz::run(&repository, args),
         Chore::Gen => generate::run(&repository),
+        Chore::Load(args) => load::run(&repository, args),
         Chore::Test(args) => test::run(&repository, args),
         Chore::Tidy => tidy::run(&repository),
         Chore::Vm(args) => return vm::run(&repository, args),
@@ -97,6 +99,11 @@ enum Chore {
     ///
     /// Commit what it writes. `cargo xtask tidy` fails as long as the two differ.
     Gen,
+    /// Run a command again and again beside processes that want the processor
+    ///
+    /// Without a command, the crash and attribution suites. Load and command are in a cgroup of their own, which gets about
+    /// half of a busy machine; it goes with them, however this ends. Needs root.
+    Load(load::Args),
     /// Run every check and test that this machine can run; CI runs this and nothing else
     ///
     /// The checks come in tiers. A failed tier does not stop the next one; the table at the end

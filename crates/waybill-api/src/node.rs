@@ -4,6 +4,10 @@
 /// commas between them; the others of the list only serve volumes (OP-43).
 pub const ENV_DRIVERS: &str = "csi.waybill.dev/env-drivers";
 
+/// The annotation of a `CSIDriver` that the API server made because a node has such a driver. It goes when no
+/// node has one any more, unless somebody changed it.
+pub const AUTOMATIC_DRIVER: &str = "csi.waybill.dev/automatic";
+
 /// The labels of the Kubernetes project that a kubelet sets.
 const KUBELET_LABELS: &[&str] = &[
     "beta.kubernetes.io/arch",

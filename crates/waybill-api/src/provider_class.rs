@@ -86,12 +86,16 @@ pub struct Spec {
 impl ProviderClass {
     /// The namespaces whose pods may use the class.
     pub fn allowed_namespaces(&self) -> Result<AllowedNamespaces, AllowListError> {
-        AllowedNamespaces::parse(self.parameter(ALLOWED_NAMESPACES))
+        AllowedNamespaces::of(self.parameters())
     }
 
     /// The keys that the class serves.
     pub fn allowed_fields(&self) -> Result<AllowedFields, AllowListError> {
-        AllowedFields::parse(self.parameter(ALLOWED_FIELDS))
+        AllowedFields::of(self.parameters())
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.spec.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     fn parameter(&self, key: &str) -> Option<&str> {

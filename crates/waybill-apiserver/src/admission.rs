@@ -60,13 +60,7 @@ impl Admission {
         self.restrict_node(change, "", NodeWrite::Create(document))?;
         self.check_env_names(change, None, document)?;
         if is_pod(change) {
-            // A pod without a spec is refused for that; one whose variables cannot be read must not pass.
-            let spec = match at(document, "/spec") {
-                Value::Null => PodEnvSpec::default(),
-                spec => PodEnvSpec::from_value(spec)
-                    .map_err(|_| Status::bad_request("spec: its variables cannot be read"))?,
-            };
-            self.check_provider_classes(change, &spec, document)?;
+            self.check_provider_classes(change, &read_variables(document)?, document)?;
         }
         Ok(())
     }
@@ -84,7 +78,7 @@ impl Admission {
                 self.check_env_names(change, Some(old), new)
             }
             Part::EphemeralContainers => {
-                let added = ephemeral::added_containers(old, new);
+                let added = ephemeral::added_containers(old, new)?;
                 self.check_session_env(change, &added, new)?;
                 self.check_provider_classes(change, &added, new)?;
                 self.check_env_names(change, Some(old), new)
@@ -137,6 +131,15 @@ impl Admission {
         self.authorizer
             .check_rbac_write(change.user, old, new)
             .map_err(|error| forbidden(change, metadata(new, "name"), &error.to_string()))
+    }
+}
+
+/// A pod without a spec is refused for that; one whose variables cannot be read must not pass.
+fn read_variables(pod: &Value) -> Result<PodEnvSpec, Status> {
+    match at(pod, "/spec") {
+        Value::Null => Ok(PodEnvSpec::default()),
+        spec => PodEnvSpec::from_value(spec)
+            .map_err(|_| Status::bad_request("spec: its variables cannot be read")),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the server does by itself: the objects that every cluster has, the end of namespaces, and
-//! the placing of pods.
+//! What the server does by itself: the objects that every cluster has, the end of namespaces, the placing
+//! of pods, and objects about drivers.
 //!
 //! Each controller follows the caches and writes through the same path as clients do. Each can be
 //! cut off or fail at any point and does the right thing when it starts again.
@@ -7,6 +7,7 @@
 mod basics;
 mod cluster_roles;
 mod compaction;
+mod csi_objects;
 mod namespaces;
 mod scheduler;
 
@@ -37,6 +38,7 @@ pub(crate) fn start(
     until(Box::pin(scheduler::run(Arc::clone(api))));
     until(Box::pin(cluster_roles::run(Arc::clone(api))));
     until(Box::pin(compaction::run(Arc::clone(api))));
+    until(Box::pin(csi_objects::run(Arc::clone(api))));
 }
 
 /// A part of the server that writes like a client.

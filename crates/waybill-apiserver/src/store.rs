@@ -24,7 +24,7 @@ use waybill_core::id::ResourceVersion;
 
 pub(crate) use self::{
     embedded::{Embedded, Settings},
-    etcd::{Etcd, EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser},
+    etcd::{Etcd, EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser, TlsSource},
 };
 
 /// A durable, ordered map with history.

@@ -104,9 +104,13 @@ impl Requests {
         let before = match self.get(&path).await {
             Ok(found) => found,
             Err(error) if error.is_not_found() => {
-                let path = resource.path(place);
-                self.send(Method::POST, &path, JSON, Some((JSON, manifest))).await?;
-                return Ok(Applied::Created);
+                let made = resource.path(place);
+                match self.send(Method::POST, &made, JSON, Some((JSON, manifest))).await {
+                    Ok(_) => return Ok(Applied::Created),
+                    // Somebody was quicker.
+                    Err(RequestError::Refused { code: 409, .. }) => self.get(&path).await?,
+                    Err(error) => return Err(error),
+                }
             }
             Err(error) => return Err(error),
         };

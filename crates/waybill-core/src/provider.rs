@@ -29,6 +29,13 @@ pub const KEY_BYTES: usize = 4096;
 pub struct AllowedNamespaces(Namespaces);
 
 impl AllowedNamespaces {
+    /// Finds the list among all parameters of a class, by their names and values.
+    pub fn of<'a>(
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, AllowListError> {
+        Self::parse(find(parameters, ALLOWED_NAMESPACES)?)
+    }
+
     /// Parses the parameter [`ALLOWED_NAMESPACES`]: DNS-1123 labels between commas, or `*` alone for
     /// every namespace. Absent means every namespace too, present and empty means none (OP-32).
     pub fn parse(parameter: Option<&str>) -> Result<Self, AllowListError> {
@@ -67,6 +74,13 @@ impl AllowedNamespaces {
 pub struct AllowedFields(Fields);
 
 impl AllowedFields {
+    /// Finds the list among all parameters of a class, by their names and values.
+    pub fn of<'a>(
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, AllowListError> {
+        Self::parse(find(parameters, ALLOWED_FIELDS)?)
+    }
+
     /// Parses the parameter [`ALLOWED_FIELDS`]: patterns of [`Glob`] between commas. Absent means
     /// every key, present and empty means none (OP-32).
     ///
@@ -193,6 +207,37 @@ pub enum AllowListError {
         /// Which item.
         item: usize,
     },
+    /// A parameter has almost the name of the list.
+    #[error("another parameter has almost this name, and nobody reads it: case and spelling count")]
+    Misspelt,
+}
+
+/// Whether somebody wrote `found` who meant `known`: in another case, in the singular, or with other signs
+/// between its words. A class that means to restrict, and does not, must not count as one that is free.
+pub fn is_misspelt(found: &str, known: &str) -> bool {
+    let letters = |text: &str| -> Vec<u8> {
+        let text = text.trim().trim_end_matches(['s', 'S']);
+        let letters = text.bytes().filter(|byte| !b"-_. ".contains(byte));
+        letters.map(|byte| byte.to_ascii_lowercase()).collect()
+    };
+    found != known && letters(found) == letters(known)
+}
+
+/// The value of the parameter `known`.
+fn find<'a>(
+    parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    known: &str,
+) -> Result<Option<&'a str>, AllowListError> {
+    let mut value = None;
+    for (name, text) in parameters {
+        if is_misspelt(name, known) {
+            return Err(AllowListError::Misspelt);
+        }
+        if name == known {
+            value = Some(text);
+        }
+    }
+    Ok(value)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -286,6 +331,34 @@ mod tests {
         fields(None, &["a", "a/b", "", "../a"], &[]);
         fields(Some(""), &[], &["a", "a/b", "", "*"]);
         fields(Some("\t"), &[], &["a", "a/b", "", "*"]);
+    }
+
+    /// CSI-16
+    #[test]
+    fn a_list_under_almost_its_name_allows_nothing_csi_16() {
+        for name in
+            ["allowedfields", "AllowedFields", "allowed-fields", "allowedField", "allowedFields "]
+        {
+            let found = AllowedFields::of([("addr", "x"), (name, "app/*")]);
+            assert_eq!(found, Err(AllowListError::Misspelt), "{name:?}");
+            // Beside the right one, too: who knows which of them is meant.
+            let found = AllowedFields::of([(name, "app/*"), (ALLOWED_FIELDS, "**")]);
+            assert_eq!(found, Err(AllowListError::Misspelt), "{name:?}");
+        }
+        for name in
+            ["allowednamespaces", "ALLOWEDNAMESPACES", "allowed_namespaces", "allowedNamespace"]
+        {
+            assert_eq!(
+                AllowedNamespaces::of([(name, "a")]),
+                Err(AllowListError::Misspelt),
+                "{name:?}"
+            );
+            assert!(AllowedFields::of([(name, "a")]).is_ok(), "{name:?}");
+        }
+        let list =
+            AllowedNamespaces::of([("allowed", "x"), ("fields", "y"), (ALLOWED_NAMESPACES, "a")]);
+        assert!(list.as_ref().unwrap().allows("a") && !list.unwrap().allows("b"));
+        assert!(AllowedNamespaces::of([]).unwrap().allows("b"));
     }
 
     /// CSI-16

@@ -23,6 +23,8 @@
 //! A kubeconfig names programs that are run with your rights. Do not use one from somebody whom you would not
 //! let type on your keyboard, or set a [`Policy`].
 
+#[cfg(feature = "agent")]
+pub mod agent;
 mod authenticator;
 mod backoff;
 mod certificate;

@@ -48,6 +48,13 @@ pub fn load_exec_credential(text: &[u8]) -> Result<(ExecRequest, Config), LoadEr
 
 /// Reads a question, with an anonymous configuration if it names a cluster.
 pub fn load_exec_request(text: &[u8]) -> Result<(ExecRequest, Option<Config>), LoadError> {
+    let request = parse_request(text)?;
+    let config = request.cluster.as_ref().map(ClusterInfo::to_config).transpose()?;
+    Ok((request, config))
+}
+
+/// Reads a question and makes nothing of its cluster.
+pub(crate) fn parse_request(text: &[u8]) -> Result<ExecRequest, LoadError> {
     let message: Message = serde_json::from_slice(text).map_err(LoadError::Decode)?;
     let group = message.api_version.split_once('/').map_or("", |(group, _)| group);
     if group != GROUP || message.kind != KIND {
@@ -57,8 +64,7 @@ pub fn load_exec_request(text: &[u8]) -> Result<(ExecRequest, Option<Config>), L
     let unknown = |_| LoadError::Version { found: message.api_version.clone() };
     let api_version = ApiVersion::parse(&message.api_version).map_err(unknown)?;
     let Spec { interactive, cluster } = message.spec;
-    let config = cluster.as_ref().map(ClusterInfo::to_config).transpose()?;
-    Ok((ExecRequest { api_version, interactive, cluster }, config))
+    Ok(ExecRequest { api_version, interactive, cluster })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the variable is the protocol")]

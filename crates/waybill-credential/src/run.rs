@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Far more than a token and a chain of certificates need.
-const OUTPUT: usize = 1 << 20;
+pub(crate) const OUTPUT: usize = 1 << 20;
 
 /// What the plugin itself wrote can be read at once when it has exited. A child that it left behind may keep the pipe open
 /// for ever.
@@ -42,13 +42,24 @@ pub(crate) async fn run(
 ) -> Result<SecretBytes, PluginError> {
     let interactive =
         options.stdin.is_for(stanza.interactive_mode).map_err(PluginError::Interactive)?;
+    let cluster = stanza.provide_cluster_info.then_some(cluster);
+    let question = question(stanza.api_version, interactive, cluster);
+    run_with(stanza, options, &question, interactive).await
+}
+
+/// The same with a question that is already put, and standard input if it says so.
+pub(crate) async fn run_with(
+    stanza: &ExecStanza,
+    options: &Options,
+    question: &str,
+    interactive: bool,
+) -> Result<SecretBytes, PluginError> {
     let program = lookup::find(&stanza.command, options.path()).ok_or_else(|| not_found(stanza))?;
     if !options.policy.allows(&program, options.path()) {
         return Err(PluginError::Denied { command: stanza.command.clone() });
     }
-    let cluster = stanza.provide_cluster_info.then_some(cluster);
     let mut command = command(stanza, &program, options);
-    command.env(EXEC_INFO, question(stanza.api_version, interactive, cluster));
+    command.env(EXEC_INFO, question);
     if interactive {
         command.stdin(Stdio::inherit());
     } else {

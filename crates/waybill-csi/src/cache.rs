@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use sha2::{Digest, Sha256};
 use tokio::{
     sync::{Mutex as Turn, Notify},
     time::{Instant, sleep_until},
@@ -62,8 +63,23 @@ pub(crate) struct Shelf {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Reader {
     Anybody,
-    Account { namespace: String, name: String },
-    Pod { uid: String },
+    Account { namespace: String, name: String, proof: Proof },
+    Pod { uid: String, proof: Proof },
+}
+
+/// A hash of the tokens that a pod brought. Where there are some, the backend decides by them: a name that
+/// somebody says is not enough to have what it gave to another.
+type Proof = [u8; 32];
+
+fn proof(call: &Call) -> Proof {
+    let mut all = Sha256::new();
+    for (audience, token) in &call.tokens {
+        for part in [audience.as_bytes(), token.token.expose()] {
+            all.update(part.len().to_be_bytes());
+            all.update(part);
+        }
+    }
+    all.finalize().into()
 }
 
 /// A cache at one moment; what was read before an invalidation does not come in after it.
@@ -212,8 +228,9 @@ impl Shelf {
             Sharing::Identity => Reader::Account {
                 namespace: pod.namespace.clone(),
                 name: pod.service_account.clone(),
+                proof: proof(call),
             },
-            Sharing::Pod => Reader::Pod { uid: pod.uid.clone() },
+            Sharing::Pod => Reader::Pod { uid: pod.uid.clone(), proof: proof(call) },
         };
         Self { class: call.class.clone(), parameters: call.parameters.clone(), reader }
     }

@@ -140,7 +140,7 @@ pub struct Hints {
     pub max_value_bytes: Option<u32>,
     /// Longest time for one call.
     pub rpc_timeout: Option<Duration>,
-    /// Most calls at the same time.
+    /// Most calls at the same time. One more is refused with `ResourceExhausted`, and callers try again.
     pub max_in_flight: Option<u32>,
 }
 

@@ -15,7 +15,7 @@ use waybill_core::{
     duration::parse_duration,
     provider::{
         ALLOWED_FIELDS, ALLOWED_NAMESPACES, AllowListError, AllowedFields, AllowedNamespaces,
-        KeyDenied, NamespaceDenied,
+        KeyDenied, NamespaceDenied, is_misspelt,
     },
 };
 
@@ -45,7 +45,7 @@ pub(crate) enum Refusal {
         source: AllowListError,
     },
     #[error(
-        "ProviderClass {class:?}: cacheTTL must be a duration up to 24h, such as 30s or 5m; 0 for none"
+        "ProviderClass {class:?}: cacheTTL must be called so, and be a duration up to 24h, such as 30s or 5m; 0 for none"
     )]
     CacheTtl { class: String },
     #[error(transparent)]
@@ -54,6 +54,10 @@ pub(crate) enum Refusal {
     Keys(Vec<KeyDenied>),
     #[error("namespace {namespace:?} asks too often; try again in a moment")]
     Rate { namespace: String },
+    #[error(
+        "the driver answers {limit} calls at the same time, and no more; try again in a moment"
+    )]
+    Busy { limit: u32 },
 }
 
 impl From<Refusal> for Status {
@@ -64,7 +68,7 @@ impl From<Refusal> for Status {
                 Self::invalid_argument(text)
             }
             Refusal::Namespace(_) | Refusal::Keys(_) => Self::permission_denied(text),
-            Refusal::Rate { .. } => Self::resource_exhausted(text),
+            Refusal::Rate { .. } | Refusal::Busy { .. } => Self::resource_exhausted(text),
         }
     }
 }
@@ -75,10 +79,9 @@ pub(crate) fn check_lists(call: &Call, queries: &[Query]) -> Result<(), Refusal>
         let class = call.class.clone();
         move |source| Refusal::AllowList { class, parameter, source }
     };
-    let namespaces = AllowedNamespaces::parse(call.parameter(ALLOWED_NAMESPACES))
-        .map_err(unusable(ALLOWED_NAMESPACES))?;
-    let fields =
-        AllowedFields::parse(call.parameter(ALLOWED_FIELDS)).map_err(unusable(ALLOWED_FIELDS))?;
+    let all = || call.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let namespaces = AllowedNamespaces::of(all()).map_err(unusable(ALLOWED_NAMESPACES))?;
+    let fields = AllowedFields::of(all()).map_err(unusable(ALLOWED_FIELDS))?;
     namespaces.check(&call.pod.namespace)?;
     let denied: Vec<_> =
         queries.iter().filter_map(|query| fields.check(&query.key).err()).collect();
@@ -87,9 +90,14 @@ pub(crate) fn check_lists(call: &Call, queries: &[Query]) -> Result<(), Refusal>
 
 /// How long values of the class are kept.
 pub(crate) fn cache_ttl(call: &Call, of_driver: Duration) -> Result<Duration, Refusal> {
+    let refused = || Refusal::CacheTtl { class: call.class.clone() };
+    // A class that keeps values for a moment must not keep them for as long as the driver likes.
+    if call.parameters.keys().any(|name| is_misspelt(name, CACHE_TTL)) {
+        return Err(refused());
+    }
     let Some(text) = call.parameter(CACHE_TTL) else { return Ok(of_driver) };
     let ttl = parse_duration(text).filter(|ttl| *ttl <= LONGEST_TTL);
-    ttl.ok_or_else(|| Refusal::CacheTtl { class: call.class.clone() })
+    ttl.ok_or_else(refused)
 }
 
 fn joined(denied: &[KeyDenied]) -> String {
@@ -155,6 +163,9 @@ mod tests {
     fn a_list_that_is_not_understood_allows_nothing_csi_45() {
         let text = "ProviderClass \"class\": allowedNamespaces cannot be used: item 1 is empty";
         check(&[("allowedNamespaces", ",shop")], &["a"], Err((Code::InvalidArgument, text)));
+        let text = "ProviderClass \"class\": allowedFields cannot be used: another parameter has \
+                    almost this name, and nobody reads it: case and spelling count";
+        check(&[("allowedfields", "a")], &["a"], Err((Code::InvalidArgument, text)));
     }
 
     /// CSI-47
@@ -166,6 +177,7 @@ mod tests {
         assert_eq!(ttl(&[("cacheTTL", "0")]), Some(Duration::ZERO));
         assert_eq!(ttl(&[("cacheTTL", "5m")]), Some(Duration::from_secs(300)));
         assert_eq!(ttl(&[("cacheTTL", "24h")]), Some(LONGEST_TTL));
+        assert_eq!(ttl(&[("cacheTtl", "5m")]), None, "nobody would read it");
         for wrong in ["", "5", "24h1s", "-1s", "soon"] {
             assert_eq!(ttl(&[("cacheTTL", wrong)]), None, "{wrong:?}");
         }

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 use waybill_core::{chain::Chain, secret::SecretBytes};
 
 pub(crate) use self::address::{Address, is_plain_path};
+pub use self::address::{AllowedAddresses, NotAnAddress};
 use crate::driver::FetchError;
 
 /// The kubelet gives up after five seconds, and should rather hear which backend is silent.

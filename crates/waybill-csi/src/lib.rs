@@ -44,8 +44,9 @@ pub mod driver;
 pub mod drivers;
 mod guard;
 #[cfg(feature = "http")]
-mod http;
+pub mod http;
 pub mod identity;
+mod in_flight;
 mod metrics;
 pub mod rate;
 mod secret_text;

@@ -20,6 +20,7 @@ mod drivers;
 mod error;
 mod in_flight;
 mod limits;
+mod place;
 mod registration;
 mod rotation;
 #[cfg(test)]
@@ -56,9 +57,12 @@ pub(crate) use self::{
 use crate::{
     event::{Kind, Recorder},
     objects::{ObjectSource, WatchedError, WatchedObjects},
-    pod::Pod,
+    pod::{Pod, PodOrigin},
     server::Metrics,
 };
+
+/// The runtime that writes no environment to a disk: ours.
+const IN_MEMORY: &str = "waybill";
 
 /// How calls to drivers are made, where neither the driver nor the class says (CSI-33, CSI-35).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,12 +77,16 @@ pub struct CsiConfig {
     pub rpc_retries: u32,
     /// The pause before the first of these; each further one is twice as long.
     pub retry_backoff: Duration,
+    /// Whether values may reach a runtime that is not known to keep environments off the disk.
+    pub allow_disk: bool,
 }
 
 /// Fetches variables. One for the node.
 pub(crate) struct Csi {
     pub(crate) config: CsiConfig,
     pub(crate) node: String,
+    /// As the runtime calls itself.
+    pub(crate) runtime: String,
     pub(crate) drivers: Arc<Drivers>,
     /// Without one there are no classes, and nobody may use any.
     pub(crate) client: Option<Client>,
@@ -151,6 +159,8 @@ struct Checked {
     driver: DriverName,
     class: Arc<WatchedClass>,
     tokens: Option<SecretBytes>,
+    /// How often a call that failed is made again.
+    retries: u32,
 }
 
 /// What a class gave: values by position, and what it left out with the driver's reason.
@@ -175,7 +185,7 @@ impl Csi {
             }
         }
         if fetched.failures.is_empty() {
-            self.remember(asker, &all);
+            self.remember(asker, &all).await;
         }
         for (group, given) in all {
             fetched.values.extend(given.values);
@@ -190,7 +200,8 @@ impl Csi {
         let registry = Registry::new(directory, drivers, tasks, stop);
         tasks.spawn(stop.clone().run_until_cancelled_owned(registry.run()));
         if let Some(client) = self.client.clone() {
-            let keeper = CsiNodeKeeper::new(client, &self.node, self.drivers.registered());
+            let registered = self.drivers.registered();
+            let keeper = CsiNodeKeeper::new(client, &self.node, registered, csi_node::LOOK);
             tasks.spawn(stop.clone().run_until_cancelled_owned(keeper.run()));
         }
     }
@@ -228,7 +239,11 @@ impl Csi {
         let labels = match &checked {
             Ok(checked) => (checked.driver.as_str(), group.class),
             // Names that no administrator has written are no labels.
-            Err(CsiError::NoClass { .. } | CsiError::ClassUnknown { .. }) => ("", ""),
+            Err(
+                CsiError::NoClass { .. }
+                | CsiError::ClassUnknown { .. }
+                | CsiError::StaticPod { .. },
+            ) => ("", ""),
             Err(_) => (group.driver(), group.class),
         };
         self.account(asker, group, labels, &asked);
@@ -279,6 +294,12 @@ impl Csi {
     async fn check(&self, asker: Asker<'_>, group: &Group<'_>) -> Result<Checked, CsiError> {
         let pod = asker.pod;
         let name = || group.class.to_owned();
+        if pod.origin() == PodOrigin::File {
+            return Err(CsiError::StaticPod { class: name() });
+        }
+        if self.runtime != IN_MEMORY && !self.config.allow_disk {
+            return Err(CsiError::Disk { runtime: self.runtime.clone() });
+        }
         let class = match self.classes.get(pod.uid(), group.class).await {
             Ok(Some(class)) => class,
             Ok(None) | Err(WatchedError::NoSuchKind) => {
@@ -296,7 +317,7 @@ impl Csi {
         }
         check_words(asker)?;
         let tokens = self.tokens(pod, &driver).await?;
-        Ok(Checked { driver, class, tokens })
+        Ok(Checked { driver, class, tokens, retries: self.config.rpc_retries })
     }
 
     async fn tokens(

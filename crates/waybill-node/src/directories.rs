@@ -51,6 +51,16 @@ impl Directories {
         self.pod(uid).join("environments").join(format!("{container}.json"))
     }
 
+    /// What containers of one pod run on, as hashes. In memory: something is mounted there.
+    pub(crate) fn rotation(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("rotation")
+    }
+
+    /// What one container runs on. The name is a DNS label.
+    pub(crate) fn rotation_record(&self, uid: &PodUid, container: &str) -> PathBuf {
+        self.rotation(uid).join(format!("{container}.json"))
+    }
+
     /// Where one container leaves what it says last. The name is a DNS label.
     pub(crate) fn termination_message(
         &self,

@@ -24,6 +24,8 @@ mod event;
 mod fake_api;
 #[cfg(test)]
 mod fake_grpc;
+#[cfg(test)]
+mod fake_log;
 mod hook;
 mod image_collection;
 mod node;

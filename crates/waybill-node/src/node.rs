@@ -308,6 +308,7 @@ fn surroundings(
     let csi = Arc::new(Csi {
         config: config.csi.clone(),
         node: config.name.clone(),
+        runtime: facts.runtime_name.clone(),
         drivers: Arc::new(Drivers::new(config.csi.plugins_dir.clone())),
         classes: WatchedObjects::new(client.clone(), tasks, stop),
         csi_drivers: WatchedObjects::new(client.clone(), tasks, stop),
@@ -315,7 +316,7 @@ fn surroundings(
         objects: Arc::clone(&objects),
         recorder: recorder.clone(),
         metrics: Arc::clone(&metrics),
-        rotations: Rotations::default(),
+        rotations: Rotations::new(Some(directories.clone())),
     });
     if gates.enabled(FeatureGate::CsiDirectEnvInjection) {
         csi.follow_drivers(tasks, stop);

@@ -21,7 +21,7 @@ mod writer;
 
 use std::{
     collections::{BTreeSet, HashMap},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -232,6 +232,17 @@ impl Volumes {
 }
 
 /// Runs what may wait for a disk.
+/// Makes a directory that is a file system in memory, for what must not reach a disk.
+pub(crate) fn make_memory(directory: &Path) -> Result<(), VolumeFault> {
+    mount::make_directory(directory)?;
+    mount::mount_for_secrets(directory)
+}
+
+/// Whether [`make_memory`] has made it.
+pub(crate) fn has_memory(directory: &Path) -> bool {
+    mount::is_mounted(directory).unwrap_or(false)
+}
+
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, VolumeFault> + Send + 'static,
 ) -> Result<T, VolumeFault> {

@@ -169,9 +169,11 @@ mod tests {
     fn questions_and_answers_of_drivers_show_names_only_csi_49() {
         let map = |key: &str| [(key.to_owned(), VALUE.to_owned())].into();
         let request = NodeGetEnvVarsRequest {
+            provider_class_name: String::new(),
             class_parameters: map("vaultAddr"),
+            queries: Vec::new(),
             pod_context: map("csi.storage.k8s.io/serviceAccount.tokens"),
-            ..Default::default()
+            version: String::new(),
         };
         check(&request, "vaultAddr");
         let (value, error) = (VALUE.into(), format!("cannot read {VALUE}"));

@@ -8,6 +8,7 @@
 mod debug;
 pub mod env;
 pub mod session;
+mod wipe;
 
 /// The container runtime interface, version 1, with `ExecRequest.envs` (KEP-6035).
 #[rustfmt::skip]

@@ -43,7 +43,12 @@ pub use self::{
 use self::{
     error::Result, events::Events, machine::Machine, stats::Samples, status::Network, store::Store,
 };
-use crate::{engine::Engine, image::Images, streaming::Streaming};
+use crate::{
+    blocking::{on_a_thread, on_a_thread_or_here},
+    engine::Engine,
+    image::Images,
+    streaming::Streaming,
+};
 
 /// Nanoseconds since 1970; a function so that tests decide.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -78,12 +83,20 @@ impl Cri {
         self.tasks.spawn(work).await.map_err(|_| CriError::Stopping)?
     }
 
-    /// Runs what waits for the disk where that is fine.
+    /// Runs what waits for the disk where that is fine; what frees or tells something.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.tasks.spawn_blocking(work).await.map_err(|_| CriError::Stopping)?
+        on_a_thread_or_here(tracked(&self.tasks, work)).await?
+    }
+
+    /// Runs what waits for the disk and makes something, or refuses.
+    async fn making<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        on_a_thread(tracked(&self.tasks, work)).await?
     }
 
     fn now(&self) -> i64 {
@@ -117,5 +130,18 @@ impl Cri {
             value: value.clone(),
         };
         Ok(waybill_proto::env::variables(self.exec_env.iter().map(pair).collect())?)
+    }
+}
+
+/// The same work, which whoever stops the runtime waits for.
+fn tracked<T, F: FnOnce() -> T + Send>(
+    tasks: &TaskTracker,
+    work: F,
+) -> impl FnOnce() -> T + Send + use<T, F> {
+    let token = tasks.token();
+    move || {
+        let done = work();
+        drop(token);
+        done
     }
 }

@@ -38,7 +38,7 @@ pub(crate) use self::volume::EMULATED_IN_PROC;
 pub use self::{
     attach_sessions::{AttachRecord, AttachRequest, AttachSession},
     error::{EngineError, ExecFault, Kind},
-    service::{Engine, Session, SessionProcess},
+    service::{Engine, Patience, Session, SessionProcess},
     spawner::Spawner,
 };
 

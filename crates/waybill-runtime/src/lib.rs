@@ -8,10 +8,11 @@
 //! - `engine` starts and watches processes; it alone enters namespaces and cgroups;
 //! - `image` keeps images and mounts root file systems.
 
+mod blocking;
 pub mod cri;
 pub mod engine;
 pub mod image;
 pub mod streaming;
 mod sys;
 
-pub use self::sys::give_memory_back;
+pub use self::{blocking::NotDone, sys::give_memory_back};

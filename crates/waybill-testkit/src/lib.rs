@@ -8,15 +8,16 @@
 )]
 
 pub mod apiserver;
+pub mod aws;
 pub mod conformance;
 pub mod containerd;
+pub mod credential_cache;
 pub mod disk;
 pub mod driver_conformance;
 pub mod etcd;
 pub mod gate;
 pub mod hostile;
 pub mod kubectl;
-pub mod ministack;
 pub mod node;
 pub mod openbao;
 pub mod port;
@@ -24,5 +25,6 @@ pub mod program;
 pub mod runtime;
 pub mod skip;
 pub mod stack;
+pub mod stock;
 
 mod child;

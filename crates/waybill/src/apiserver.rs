@@ -290,5 +290,24 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
         file.write_all(content)?;
         fs::rename(&new, path)
     };
-    write().with_context(|| format!("writing {}", path.display()))
+    let written = match write() {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            // Nothing is lost if there is none.
+            let _ = fs::remove_file(&new);
+            write_over(path, content)
+        }
+        written => written,
+    };
+    let advice = "make room, or give --listen the port of last time";
+    written.with_context(|| format!("writing {}: {advice}", path.display()))
+}
+
+/// Writes into the file that is there, which takes no room: a server on a full disk must start, because deleting objects makes
+/// room. Blanks at the end of what is shorter than before mean nothing in it.
+fn write_over(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = fs::File::options().write(true).custom_flags(no_links()).open(path)?;
+    let before = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+    let mut padded = content.to_vec();
+    padded.resize(before.max(content.len()), b' ');
+    file.write_all(&padded)
 }

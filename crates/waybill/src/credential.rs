@@ -1,6 +1,10 @@
-//! `waybill credential`: what a credential plugin does, for people whose client only says "getting credentials".
+//! `waybill credential`: what a credential plugin does, for people whose client only says "getting credentials";
+//! and a cache for those whose client runs it at every start.
 
+mod agent;
+mod cache;
 mod explain;
+mod held;
 
 use std::{
     io::{self, Write},
@@ -13,7 +17,7 @@ use waybill_client::plugin;
 
 use crate::{Outcome, cluster::ClusterArgs};
 
-/// See what a credential plugin does.
+/// See what a credential plugin does, and keep what it says.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -26,19 +30,30 @@ enum Command {
     Run(ClusterArgs),
     /// Show how the plugin of a kubeconfig would be run, without running it.
     Status(ClusterArgs),
+    Cache(cache::Args),
+    /// Show what the agent of `waybill credential cache` holds, without the secrets.
+    List,
+    Forget(held::ForgetArgs),
+    #[command(hide = true)]
+    Agent,
 }
 
 /// A name, and what there is to say about it.
 type Row = (&'static str, String);
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        match &args.command {
-            Command::Run(cluster) => show(cluster, true).await,
-            Command::Status(cluster) => show(cluster, false).await,
-        }
-    })
+    match &args.command {
+        Command::Run(cluster) => block_on(show(cluster, true)),
+        Command::Status(cluster) => block_on(show(cluster, false)),
+        Command::Cache(args) => cache::run(args),
+        Command::List => block_on(held::list()),
+        Command::Forget(args) => block_on(held::forget(args)),
+        Command::Agent => agent::run(),
+    }
+}
+
+fn block_on(command: impl Future<Output = Result<Outcome>>) -> Result<Outcome> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }
 
 async fn show(cluster: &ClusterArgs, run: bool) -> Result<Outcome> {

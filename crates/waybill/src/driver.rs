@@ -1,5 +1,6 @@
 //! `waybill driver`: a driver of environment variables as a process of its own.
 
+mod addresses;
 mod aws;
 mod metadata;
 mod mock;

@@ -15,6 +15,7 @@ use crate::{
     cluster::ClusterArgs,
     columns::align,
     target::{parse_pod, pods},
+    terminal::{escaped, plain},
 };
 
 /// Show where the variables of a container came from.
@@ -80,8 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         match args.output {
             Format::Table => output.write_all(found.table().as_bytes())?,
             Format::Json => {
-                serde_json::to_writer_pretty(&mut output, &found)?;
-                writeln!(output)?;
+                writeln!(output, "{}", escaped(&serde_json::to_string_pretty(&found)?))?;
             }
         }
         Ok(Outcome::Success)
@@ -98,6 +98,9 @@ struct Provenance {
     /// Names of variables that have other values by now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     stale: Vec<String>,
+    /// Nobody knows whether more of them have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    stale_unknown: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -157,8 +160,9 @@ async fn provenance(
 /// Names with their origins, and what they won against.
 pub(crate) fn rows(variables: &[Value]) -> Vec<Vec<String>> {
     let header = ["NAME", "FROM", "OVERRIDES"].map(str::to_owned).to_vec();
+    // Keys and names are what the owner of the pod wrote.
     let text = |value: &Value, field: &str| -> String {
-        value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        plain(value.get(field).and_then(Value::as_str).unwrap_or_default())
     };
     let row = |variable: &Value| {
         let shadowed = variable.get("shadowed").and_then(Value::as_array).into_iter().flatten();
@@ -184,6 +188,16 @@ mod tests {
         let rows = rows(&variables);
         assert_eq!(rows[1], ["A", "value", "ConfigMap a"]);
         assert_eq!(rows[2], ["B", "Secret s, key k *", ""]);
+    }
+
+    #[test]
+    fn no_key_drives_a_terminal_or_forges_a_row() {
+        let from = "CSI d, class c, key k\nDB_PASSWORD  Secret prod\u{1b}[31m\u{202e}";
+        let rows = rows(&[json!({"name": "A", "from": from})]);
+        assert!(
+            rows[1].iter().all(|cell| !cell.contains(['\n', '\u{1b}', '\u{202e}'])),
+            "{rows:?}"
+        );
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod runtime;
 mod state_dir;
 mod supervised;
 mod target;
+mod terminal;
 mod trace;
 mod up;
 

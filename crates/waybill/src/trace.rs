@@ -18,7 +18,7 @@ use waybill_trace::{
 };
 
 use self::table::Table;
-use crate::{Outcome, runtime::parse_socket, state_dir::trusted_directory};
+use crate::{Outcome, runtime::parse_socket, state_dir::trusted_directory, terminal::escaped};
 
 /// How often is looked while following.
 const LOOK: Duration = Duration::from_millis(500);
@@ -248,7 +248,7 @@ async fn follow(sources: &mut Sources, filter: &Filter, output: Output) -> Resul
             let key = (trace.audit_id.clone(), trace.session.clone());
             if filter.takes(&trace) && shown.insert(key, over) != Some(over) {
                 let line = match output {
-                    Output::Json => table::escaped(&serde_json::to_string(&trace)?),
+                    Output::Json => escaped(&serde_json::to_string(&trace)?),
                     Output::Table => table.line(&trace),
                 };
                 writeln!(io::stdout(), "{line}")?;
@@ -269,7 +269,7 @@ fn print(traces: &[Trace], output: Output) -> Result<()> {
     match output {
         Output::Json => {
             let text = serde_json::to_string_pretty(traces)?;
-            writeln!(stdout, "{}", table::escaped(&text))?;
+            writeln!(stdout, "{}", escaped(&text))?;
         }
         Output::Table => write!(stdout, "{}", table::all(traces))?,
     }

@@ -234,6 +234,11 @@ fn say_what_next(stack: &Stack) -> io::Result<()> {
             writeln!(output, "  kubectl run hello --image={image} -- sh -c '{line}'")?;
             writeln!(output, "  kubectl logs hello")?;
             writeln!(output, "  kubectl exec hello -- env")?;
+            writeln!(output, "  waybill env hello          # where each variable came from")?;
+            if stack.has_drivers() {
+                let what = "variables from a driver: a class and a variable to copy";
+                writeln!(output, "  waybill driver os --help   # {what}")?;
+            }
         }
         None => {
             writeln!(output, "  kubectl get nodes")?;

@@ -1,6 +1,6 @@
 //! The tiers of the test command: what each runs, and what it needs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -120,7 +120,7 @@ impl Tier {
             ),
             Self::Vm => (
                 "vm",
-                "the demo and a limit on Debian 12's own kernel, in an emulated machine",
+                "the demo, a limit and attacks on Debian 12's own kernel, in an emulated machine",
                 "qemu and that kernel, which it fetches",
             ),
             Self::DocTests => ("doc-tests", "the examples in the documentation", "nothing"),
@@ -183,13 +183,22 @@ fn vm(repository: &Repository, machine: &Machine) -> Result<Verdict> {
     // What the tests were built with, so that nothing is built twice.
     let mut build = repository.cargo(&["test", "--no-run"]);
     process::run(build.args(EVERYTHING))?;
-    let programs = [repository.debug_binary("waybill")?];
+    let programs = [repository.debug_binary("waybill")?, hostile(repository)?];
     let root = vm::Root::Shared;
     let emulated = vm::Machine { kernel, root, programs: &programs, limit: VM_SECONDS };
     match emulated.run(&["sh".into(), "-c".into(), VM_SCRIPT.into()])? {
         0 => Ok(Verdict::Ran),
         code => bail!("xtask/src/test/vm.sh ended with exit code {code} on {kernel:?}"),
     }
+}
+
+/// The program that attacks, as tests build it (`waybill_testkit::hostile`): without shared libraries.
+fn hostile(repository: &Repository) -> Result<PathBuf> {
+    let target = repository.path("target/hostile");
+    let mut build = repository.cargo(&["build", "--locked", "--package", "waybill-hostile"]);
+    build.arg("--target-dir").arg(&target).env("RUSTFLAGS", "-C target-feature=+crt-static");
+    process::run(&mut build)?;
+    Ok(target.join("debug/waybill-hostile"))
 }
 
 /// The tests of kubectl once more, if there is a newer one than that of the first run.

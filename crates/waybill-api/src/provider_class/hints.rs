@@ -22,6 +22,10 @@ pub const MAX_IN_FLIGHT: &str = "envInjection.maxInFlight";
 /// Parameter: how often the class is asked again for containers that run, as Go writes durations.
 pub const REFRESH_INTERVAL: &str = "envInjection.refreshInterval";
 
+/// All of them.
+pub(super) const HINTS: [&str; 5] =
+    [RPC_TIMEOUT, MAX_PAYLOAD_BYTES, MAX_VALUE_BYTES, MAX_IN_FLIGHT, REFRESH_INTERVAL];
+
 /// Shortest [`REFRESH_INTERVAL`].
 pub const REFRESH_INTERVAL_FLOOR: Duration = Duration::from_secs(10);
 

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use waybill_core::{
     chain::Chain,
     id::{DriverName, ProviderClassName},
-    provider::{ALLOWED_FIELDS, ALLOWED_NAMESPACES, AllowListError},
+    provider::{ALLOWED_FIELDS, ALLOWED_NAMESPACES, AllowListError, is_misspelt},
 };
 
 use super::{
     IMMUTABLE_FIELDS, ProviderClass,
-    hints::Hints,
+    hints::{HINTS, Hints},
     immutable::{Annotated, ImmutableField, fixed_once_set},
 };
 use crate::field::{ErrorList, FieldError, FieldPath};
@@ -28,7 +28,17 @@ pub fn validate_create(class: &ProviderClass) -> ErrorList {
         let path = parameters_path().key(fault.parameter());
         FieldError::invalid(path, VALUE_HIDDEN, fault.to_string())
     }));
+    errors.extend(misspelt_hints(class));
     errors
+}
+
+/// Hints that nobody would read.
+fn misspelt_hints(class: &ProviderClass) -> impl Iterator<Item = FieldError> {
+    class.spec.parameters.keys().filter_map(|name| {
+        let meant = HINTS.iter().find(|known| is_misspelt(name, known))?;
+        let detail = format!("is read by nobody: the parameter is called {meant}, case and all");
+        Some(FieldError::invalid(parameters_path().key(name), VALUE_HIDDEN, detail))
+    })
 }
 
 /// Everything that is wrong with `new` in place of `old` (CSI-17, OP-36).
@@ -239,6 +249,27 @@ mod tests {
             ],
         );
         creates(&class(&[("allowedNamespaces", ""), ("allowedFields", "")]), &[]);
+    }
+
+    /// CSI-16, OP-30
+    #[test]
+    fn parameters_under_almost_their_names_are_refused_csi_16() {
+        let misspelt = "another parameter has almost this name, and nobody reads it: case and \
+                        spelling count";
+        creates(
+            &class(&[
+                ("allowedfields", "app/*"),
+                ("allowedNamespace", "shop"),
+                ("envInjection.maxinflight", "5"),
+                ("vaultaddr", "none of ours to judge"),
+            ]),
+            &[
+                &format!("spec.parameters[allowedFields]: Invalid value: \"\": {misspelt}"),
+                &format!("spec.parameters[allowedNamespaces]: Invalid value: \"\": {misspelt}"),
+                "spec.parameters[envInjection.maxinflight]: Invalid value: \"<value hidden>\": is read \
+                 by nobody: the parameter is called envInjection.maxInFlight, case and all",
+            ],
+        );
     }
 
     #[test]

@@ -51,9 +51,11 @@ fn refusal(namespace: Option<&Value>, old: Option<&Value>, new: &Value) -> Optio
     if rule == Some("relaxed") {
         return None;
     }
-    // A spec that is not understood has been refused before.
-    let read = |spec: &Value| PodEnvSpec::from_value(spec).unwrap_or_default();
-    let (old, new) = (read(old.unwrap_or(&Value::Null)), read(new));
+    // Of an old spec that is not understood nothing is kept; a new one must not pass.
+    let old = old.and_then(|old| PodEnvSpec::from_value(old).ok()).unwrap_or_default();
+    let Some(new) = read(new) else {
+        return Some("the variables cannot be read, so their names cannot be judged".to_owned());
+    };
     let kept: HashSet<&str> = strict_name_findings(&old).map(|found| found.name).collect();
     let mut names: Vec<String> = Vec::new();
     for found in strict_name_findings(&new).filter(|found| !kept.contains(found.name)) {
@@ -79,6 +81,11 @@ fn refusal(namespace: Option<&Value>, old: Option<&Value>, new: &Value) -> Optio
         "{why}: letters, digits, '_', '-' and '.', not starting with a digit or '..'; refused: {}",
         names.join(", ")
     ))
+}
+
+/// A pod spec that is missing is refused for that.
+fn read(spec: &Value) -> Option<PodEnvSpec> {
+    if spec.is_null() { Some(PodEnvSpec::default()) } else { PodEnvSpec::from_value(spec).ok() }
 }
 
 #[cfg(test)]
@@ -127,6 +134,19 @@ mod tests {
         assert!(
             refusal(Some(&strict), Some(&old), &spec(&["a:b", "c:d"])).unwrap().contains("c:d")
         );
+    }
+
+    /// NAME-18
+    #[test]
+    fn a_spec_that_cannot_be_read_does_not_pass_name_18() {
+        let strict = namespace("strict");
+        for unreadable in [json!({"containers": "app"}), json!({"containers": [{"env": 7}]})] {
+            let told = refusal(Some(&strict), None, &unreadable).unwrap();
+            assert!(told.starts_with("the variables cannot be read"), "{told}");
+            // And nothing counts as kept of one that was there before.
+            assert!(refusal(Some(&strict), Some(&unreadable), &spec(&["a:b"])).is_some());
+        }
+        assert_eq!(refusal(Some(&strict), None, &Value::Null), None);
     }
 
     #[test]

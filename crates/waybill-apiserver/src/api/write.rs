@@ -190,7 +190,9 @@ fn note_added_containers(
     if before.is_null() || change.dry_run == DryRun::All {
         return;
     }
-    let added = added_containers(before, after).ephemeral_containers;
+    // What cannot be read was not admitted.
+    let Ok(added) = added_containers(before, after) else { return };
+    let added = added.ephemeral_containers;
     let names: Vec<_> = added.iter().map(|container| container.name.as_str()).collect();
     if !names.is_empty() {
         context.audit.annotate(ADDED_CONTAINERS_ANNOTATION, &names.join(","));

@@ -7,9 +7,14 @@ use std::{collections::HashMap, mem};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// So many events may come at once, and so many each second after that.
+/// So many events may come at once, and so many of strangers each second after that.
 const BURST: u32 = 1_000;
 const PER_SECOND: u32 = 10;
+
+/// So many of a user who is refused. Theirs share the log of all users, so they are counted by size: a record of up to this many
+/// bytes is one event. What one of them writes in a week, at this rate, leaves the log of that week to the others.
+const REFUSALS_PER_SECOND: u32 = 1;
+const BYTES_OF_EVENT: u64 = 1 << 10;
 
 /// The log tells at most this often what is left out.
 pub(super) const QUIET: SignedDuration = SignedDuration::from_secs(10);
@@ -18,15 +23,22 @@ pub(super) const QUIET: SignedDuration = SignedDuration::from_secs(10);
 const USERS: usize = 1_000;
 
 /// The budgets of users, by their names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Budgets {
     users: HashMap<String, Budget>,
     others: Budget,
 }
 
+impl Default for Budgets {
+    fn default() -> Self {
+        Self { users: HashMap::new(), others: Budget::of_refusals() }
+    }
+}
+
 /// One budget, and what was left out because it was used up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Budget {
+    per_second: u32,
     /// Thousandths of events that were recorded and not made up for yet.
     used: i64,
     /// When that was so.
@@ -43,17 +55,35 @@ pub(crate) struct LeftOut {
     pub(crate) to: Timestamp,
 }
 
+impl Default for Budget {
+    /// That of strangers.
+    fn default() -> Self {
+        Self { per_second: PER_SECOND, used: 0, at: None, left_out: None, told: None }
+    }
+}
+
 impl Budget {
+    fn of_refusals() -> Self {
+        Self { per_second: REFUSALS_PER_SECOND, ..Self::default() }
+    }
+
     /// Whether another event may be recorded. If not, it is counted.
     pub(crate) fn take(&mut self, now: Timestamp) -> bool {
+        self.take_bytes(0, now)
+    }
+
+    /// The same for an event of that size.
+    fn take_bytes(&mut self, bytes: u64, now: Timestamp) -> bool {
+        let cost = bytes.saturating_mul(1000) / BYTES_OF_EVENT;
+        let cost = i64::try_from(cost).unwrap_or(i64::MAX).max(1000);
         let passed = self.at.map_or(i64::MAX, |at| {
             i64::try_from(now.duration_since(at).as_millis()).unwrap_or(i64::MAX)
         });
-        let regained = passed.max(0).saturating_mul(i64::from(PER_SECOND));
+        let regained = passed.max(0).saturating_mul(i64::from(self.per_second));
         self.used = self.used.saturating_sub(regained).max(0);
         self.at = Some(now);
-        if self.used.saturating_add(1000) <= i64::from(BURST) * 1000 {
-            self.used += 1000;
+        if self.used.saturating_add(cost) <= i64::from(BURST) * 1000 {
+            self.used += cost;
             return true;
         }
         let left_out = self.left_out.get_or_insert(LeftOut { events: 0, from: now, to: now });
@@ -85,25 +115,26 @@ impl Budget {
 
     fn is_idle(&self, now: Timestamp) -> bool {
         let rested = self.at.is_none_or(|at| {
-            now.duration_since(at) > SignedDuration::from_secs(i64::from(BURST / PER_SECOND))
+            now.duration_since(at) > SignedDuration::from_secs(i64::from(BURST / self.per_second))
         });
         rested && self.left_out.is_none()
     }
 }
 
 impl Budgets {
-    /// Whether another event of `user` may be recorded. If not, it is counted.
-    pub(crate) fn take(&mut self, user: &str, now: Timestamp) -> bool {
+    /// Whether another event of `user`, of that size, may be recorded. If not, it is counted.
+    pub(crate) fn take(&mut self, user: &str, bytes: u64, now: Timestamp) -> bool {
         if let Some(budget) = self.users.get_mut(user) {
-            return budget.take(now);
+            return budget.take_bytes(bytes, now);
         }
         if self.users.len() >= USERS {
             self.users.retain(|_, budget| !budget.is_idle(now));
         }
         if self.users.len() >= USERS {
-            return self.others.take(now);
+            return self.others.take_bytes(bytes, now);
         }
-        self.users.entry(user.to_owned()).or_default().take(now)
+        let budget = self.users.entry(user.to_owned()).or_insert_with(Budget::of_refusals);
+        budget.take_bytes(bytes, now)
     }
 
     /// What was left out and not told yet, with the user; an empty name stands for many.
@@ -128,6 +159,7 @@ impl Budgets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::file::Rotation;
 
     fn at(millisecond: i64) -> Timestamp {
         Timestamp::from_millisecond(millisecond).unwrap()
@@ -161,22 +193,41 @@ mod tests {
     #[test]
     fn one_user_does_not_use_up_what_another_may() {
         let mut budgets = Budgets::default();
-        while budgets.take("mallory", at(0)) {}
-        assert!(budgets.take("jane", at(0)));
+        while budgets.take("mallory", 0, at(0)) {}
+        assert!(budgets.take("jane", 0, at(0)));
         let told = budgets.take_due(at(0));
         assert_eq!(told.len(), 1);
         assert_eq!((told[0].0.as_str(), told[0].1.events), ("mallory", 1));
+    }
+
+    /// Hole: ten records a second, each as large as headers may be, rotated the log of all users away within an hour.
+    #[test]
+    fn a_user_without_rights_pushes_out_no_record_that_the_log_promises_to_keep() {
+        let Rotation { max_bytes, max_backups, keep_at_least, .. } = Rotation::default();
+        let room = max_bytes * max_backups.unwrap() as u64;
+        let notice = 1 << 10;
+        for bytes in [100, 700, 5_000, 64 << 10] {
+            let (mut budgets, mut written) = (Budgets::default(), 0);
+            for second in 0..keep_at_least.as_secs() {
+                let now = at(second * 1000);
+                while budgets.take("mallory", bytes, now) {
+                    written += bytes;
+                }
+                written += notice * budgets.take_due(now).len() as u64;
+            }
+            assert!(written < room * 7 / 10, "{bytes}: {written} of {room}");
+        }
     }
 
     #[test]
     fn many_names_do_not_grow_without_bound() {
         let mut budgets = Budgets::default();
         for user in 0..5_000 {
-            budgets.take(&user.to_string(), at(0));
+            budgets.take(&user.to_string(), 0, at(0));
         }
         assert!(budgets.users.len() <= USERS);
         // Those who rest make room for others.
-        budgets.take("late", at(1_000_000));
+        budgets.take("late", 0, at(2_000_000));
         assert!(budgets.users.contains_key("late"));
     }
 }

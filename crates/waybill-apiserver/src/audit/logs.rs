@@ -49,9 +49,9 @@ impl Logs {
         taken
     }
 
-    /// Whether a request of `user` that was refused may be recorded.
-    pub(super) fn take_for_refusal(&self, user: &str, now: Timestamp) -> bool {
-        let taken = lock(&self.refusals).take(user, now);
+    /// Whether a request of `user` that was refused may be recorded, in so many bytes.
+    pub(super) fn take_for_refusal(&self, user: &str, bytes: u64, now: Timestamp) -> bool {
+        let taken = lock(&self.refusals).take(user, bytes, now);
         if !taken {
             self.left_out(&self.users, now);
         }

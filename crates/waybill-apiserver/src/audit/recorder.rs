@@ -286,13 +286,13 @@ impl RequestAudit {
             return Ok(());
         };
         let without_rights = record.is_open_to_all || matches!(status.code, 400 | 403 | 429);
+        record.event.response_status = Some(status);
         if without_rights {
+            bound::cut_in_place(&mut record.event.request_uri, bound::STRANGERS_URI);
             if !record.may_tell_of_refusal() {
                 return Ok(());
             }
-            bound::cut_in_place(&mut record.event.request_uri, bound::STRANGERS_URI);
         }
-        record.event.response_status = Some(status);
         let written = record.emit(Stage::ResponseComplete);
         let settled = record.settle(written).await;
         if record.required { settled } else { Ok(()) }
@@ -376,8 +376,12 @@ impl Record {
     /// which something is on record is told to its end.
     fn may_tell_of_refusal(&self) -> bool {
         let told = self.decision.records(Stage::RequestReceived) && !self.is_held_back;
-        told || self.stranger
-            || self.logs.take_for_refusal(&self.event.user.username, (self.clock)())
+        if told || self.stranger {
+            return true;
+        }
+        let lines = if self.is_held_back { 2 } else { 1 };
+        let bytes = bound::line(&self.event).len() as u64 * lines;
+        self.logs.take_for_refusal(&self.event.user.username, bytes, (self.clock)())
     }
 
     /// Queues the first event if it was held back, as it would have been without what is known by now.

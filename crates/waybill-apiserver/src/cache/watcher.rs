@@ -37,7 +37,7 @@ pub(crate) struct ObjectChange {
     /// The object after the change, or the last state of a deleted one.
     pub(crate) object: Arc<CachedObject>,
     pub(super) previous: Option<Arc<CachedObject>>,
-    kind: ChangeKind,
+    pub(crate) kind: ChangeKind,
     /// The object for watches whose selection it leaves.
     left: OnceLock<Arc<CachedObject>>,
 }

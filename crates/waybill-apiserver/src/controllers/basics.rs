@@ -66,7 +66,7 @@ pub(super) async fn create_missing(api: &Arc<Api>, document: Value) -> Result<()
     }
 }
 
-fn route_of(document: &Value) -> Result<ResourceRoute, Status> {
+pub(super) fn route_of(document: &Value) -> Result<ResourceRoute, Status> {
     let api_version = text(document, "/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = text(document, "/kind");

@@ -9,7 +9,9 @@ use std::{
 use waybill_core::secret::SecretBytes;
 
 use super::{ServerError, during};
-use crate::store::{Embedded, Etcd, EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser, Settings, Store};
+use crate::store::{
+    Embedded, Etcd, EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser, Settings, Store, TlsSource,
+};
 
 /// Where objects are kept.
 #[derive(Clone, Debug)]
@@ -49,14 +51,16 @@ pub(super) async fn open(
     match config {
         StoreConfig::Embedded => {
             let path = state_dir.join("store");
-            let open =
-                tokio::task::spawn_blocking(move || Embedded::open(&path, Settings::default()));
-            let opened = open.await.map_err(during("opening the store"))?;
+            // Right here: nobody is served yet, and a machine without threads to spare makes tokio's pool panic.
+            let opened = Embedded::open(&path, Settings::default());
             Ok(Arc::new(opened.map_err(during("opening the store"))?))
         }
         StoreConfig::Etcd(EtcdStore { urls, tls, user }) => {
             let mut config = EtcdConfig::new(urls.clone());
             config.tls = tls.as_ref().map(read_tls).transpose()?;
+            config.tls_source = tls
+                .clone()
+                .map(|files| TlsSource::new(move || read_tls(&files).map_err(Into::into)));
             config.user = user.as_ref().map(read_user).transpose()?;
             let step = format!("connecting to etcd at {}", urls.join(", "));
             Ok(Arc::new(Etcd::open(config).await.map_err(during(step))?))

@@ -4,6 +4,7 @@ mod bad_input;
 mod bodies;
 mod certificates;
 mod client;
+mod csi_objects;
 mod exec_env;
 mod limits;
 mod login;

@@ -9,6 +9,7 @@ mod failure;
 mod feed;
 mod login;
 mod message;
+mod tls;
 
 #[cfg(test)]
 mod server;
@@ -26,7 +27,6 @@ use futures_util::{
 use tokio::{sync::Mutex, task::JoinSet};
 use waybill_core::{chain::Chain, id::ResourceVersion, secret::SecretBytes};
 
-pub(crate) use self::failure::Failure;
 use self::{
     client::{CallError, Client, range_of},
     feed::Feed,
@@ -34,6 +34,10 @@ use self::{
         CompactionRequest, Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyValue,
         PutRequest, RangeRequest, RequestOp, TxnRequest, TxnResponse,
     },
+};
+pub(crate) use self::{
+    failure::Failure,
+    tls::{EtcdIdentity, EtcdTls, TlsSource},
 };
 use super::{
     Event, Expected, Snapshot, Store, StoreError, Stored, WatchError, Write, WriteError,
@@ -55,6 +59,8 @@ pub(crate) struct EtcdConfig {
     pub(crate) prefix: String,
     /// `None` for plain connections, which are for tests and for the same machine.
     pub(crate) tls: Option<EtcdTls>,
+    /// Where that is read from again while we run.
+    pub(crate) tls_source: Option<TlsSource>,
     /// Who we are, if etcd asks for a password.
     pub(crate) user: Option<EtcdUser>,
     /// The limit of every call.
@@ -70,27 +76,12 @@ impl EtcdConfig {
             endpoints,
             prefix: "/waybill".to_owned(),
             tls: None,
+            tls_source: None,
             user: None,
             timeout: Duration::from_secs(10),
             history: Limits::default(),
         }
     }
-}
-
-/// How etcd and we prove who we are.
-pub(crate) struct EtcdTls {
-    /// Who signs etcd's certificates, in PEM.
-    pub(crate) ca: Vec<u8>,
-    /// Our own certificate, if etcd asks for one.
-    pub(crate) identity: Option<EtcdIdentity>,
-}
-
-/// A client certificate.
-pub(crate) struct EtcdIdentity {
-    /// In PEM.
-    pub(crate) certificate: Vec<u8>,
-    /// In PEM.
-    pub(crate) key: SecretBytes,
 }
 
 /// A user of etcd.
@@ -114,7 +105,7 @@ impl Etcd {
     /// Connects to etcd and starts to follow it.
     pub(crate) async fn open(mut config: EtcdConfig) -> Result<Self, StoreError> {
         let client = Client::new(&mut config)?;
-        let EtcdConfig { prefix, timeout, history, .. } = config;
+        let EtcdConfig { prefix, timeout, history, tls, tls_source, .. } = config;
         let newest = newest_revision(&client, &prefix).await?;
         let history = Arc::new(History::after(newest, history));
         let feed = Feed {
@@ -125,6 +116,9 @@ impl Etcd {
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run());
+        if let (Some(source), Some(tls)) = (tls_source, tls) {
+            tasks.spawn(source.follow(client.clone(), tls));
+        }
         Ok(Self { client, prefix, history, checked: Mutex::default(), _tasks: tasks })
     }
 
@@ -312,7 +306,7 @@ pub(super) async fn open_for_tests() -> Option<(Etcd, waybill_testkit::etcd::Etc
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::VecDeque, fs};
 
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
@@ -402,6 +396,7 @@ mod tests {
             endpoints: vec!["http://127.0.0.1:1".into(), "http://127.0.0.1:2".into()],
             prefix: "/w".into(),
             tls: None,
+            tls_source: None,
             user: None,
             timeout: Duration::from_millis(300),
             history: Limits::default(),
@@ -453,41 +448,86 @@ mod tests {
         assert_eq!(seen.iter().map(|change| change.revision).collect::<Vec<_>>(), written);
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn both_sides_prove_who_they_are() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut ca = CertificateParams::new([]).unwrap();
-        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
-        let issue = || {
+    /// Who signs, and pairs of files that it signed.
+    struct Signer(CertifiedIssuer<'static, KeyPair>);
+
+    impl Signer {
+        fn new() -> Self {
+            let mut ca = CertificateParams::new([]).unwrap();
+            ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            Self(CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap())
+        }
+
+        fn issue(&self) -> (String, String) {
             let key = KeyPair::generate().unwrap();
             let params = CertificateParams::new([String::from("127.0.0.1")]).unwrap();
-            (params.signed_by(&key, &ca).unwrap().pem(), key.serialize_pem())
-        };
-        let write = |name: &str, content: &str| {
-            let path = directory.path().join(name);
-            fs::write(&path, content).unwrap();
-            path
-        };
-        let (certificate, key) = issue();
-        let files = ServerTls {
-            ca: write("ca.pem", &ca.pem()),
-            certificate: write("server.pem", &certificate),
-            key: write("server.key", &key),
-        };
-        let Some(server) = EtcdServer::start_tls(files) else { return };
-        let with = |identity| {
-            let tls = Some(EtcdTls { ca: ca.pem().into(), identity });
-            EtcdConfig { tls, ..config(&server, "/w") }
-        };
-        let store = eventually(async || {
-            let (certificate, key) = issue();
+            (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+        }
+
+        /// What a client shows to an etcd whose certificate `server` signed.
+        fn client_tls(&self, server: &Self) -> EtcdTls {
+            let (certificate, key) = self.issue();
             let key = SecretBytes::from(key.into_bytes());
-            let identity = EtcdIdentity { certificate: certificate.into(), key };
-            Etcd::open(with(Some(identity))).await
+            let identity = Some(EtcdIdentity { certificate: certificate.into(), key });
+            EtcdTls { ca: server.0.pem().into(), identity }
+        }
+
+        /// An etcd that believes whom this signer signed.
+        fn server(&self, directory: &std::path::Path) -> Option<EtcdServer> {
+            let write = |name: &str, content: &str| {
+                let path = directory.join(name);
+                fs::write(&path, content).unwrap();
+                path
+            };
+            let (certificate, key) = self.issue();
+            EtcdServer::start_tls(ServerTls {
+                ca: write("ca.pem", &self.0.pem()),
+                certificate: write("server.pem", &certificate),
+                key: write("server.key", &key),
+            })
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn both_sides_prove_who_they_are() {
+        let (directory, signer) = (tempfile::tempdir().unwrap(), Signer::new());
+        let Some(server) = signer.server(directory.path()) else { return };
+        let with = |tls| EtcdConfig { tls: Some(tls), ..config(&server, "/w") };
+        let store = eventually(async || Etcd::open(with(signer.client_tls(&signer))).await).await;
+        store.write(create("/a")).await.unwrap();
+        let nobody = EtcdTls { identity: None, ..signer.client_tls(&signer) };
+        assert!(Etcd::open(with(nobody)).await.is_err());
+    }
+
+    /// It was read once: a server that ran longer than its certificate lost its store until somebody restarted it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_certificate_that_is_replaced_is_used_without_a_restart() {
+        let (directory, old, new) = (tempfile::tempdir().unwrap(), Signer::new(), Signer::new());
+        let Some(mut server) = old.server(directory.path()) else { return };
+        let found = Arc::new(std::sync::Mutex::new(VecDeque::new()));
+        let queue = Arc::clone(&found);
+        let read = move || queue.lock().unwrap().pop_front().ok_or("there is no file".into());
+        let every = Duration::from_millis(20);
+        let store = eventually(async || {
+            let source = TlsSource { every, ..TlsSource::new(read.clone()) };
+            let tls = Some(old.client_tls(&old));
+            Etcd::open(EtcdConfig { tls, tls_source: Some(source), ..config(&server, "/w") }).await
         })
         .await;
         store.write(create("/a")).await.unwrap();
-        assert!(Etcd::open(with(None)).await.is_err());
+        // From now on etcd believes another signer, and shows the certificate that it had.
+        fs::write(directory.path().join("ca.pem"), new.0.pem()).unwrap();
+        server.restart();
+        assert!(store.get("/a").await.is_err());
+        let half = EtcdTls {
+            identity: Some(EtcdIdentity {
+                certificate: new.issue().0.into(),
+                key: SecretBytes::from(new.issue().1.into_bytes()),
+            }),
+            ..new.client_tls(&old)
+        };
+        found.lock().unwrap().extend([half, new.client_tls(&old)]);
+        assert!(eventually(async || store.get("/a").await).await.is_some());
+        eventually(async || store.write(create("/b")).await).await;
     }
 }

@@ -1,7 +1,7 @@
 //! What is found again, by whom, and until when.
 
 use super::*;
-use crate::driver::PodIdentity;
+use crate::driver::{PodIdentity, PodToken};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -126,4 +126,22 @@ fn a_full_cache_takes_nothing_more_and_drops_nothing() {
     let counted = cache.bytes();
     cache.state().count_again();
     assert_eq!(cache.bytes(), counted);
+}
+
+/// CSI-46, CSI-47: a name is not enough where there are tokens.
+#[test]
+fn nobody_finds_what_another_token_read_csi_46_csi_47() {
+    let with = |token: &[u8]| {
+        let mut call = call("n", "a", "u");
+        let token = PodToken { token: SecretBytes::copy_of(token), expires: String::new() };
+        call.tokens.insert("vault".to_owned(), token);
+        call
+    };
+    for sharing in [Sharing::Identity, Sharing::Pod] {
+        let cache = Cache::new(10_000);
+        keep(&cache, &Shelf::of(&with(b"good"), sharing), "k", b"value");
+        assert!(has(&cache, &Shelf::of(&with(b"good"), sharing), "k"));
+        assert!(!has(&cache, &Shelf::of(&with(b"garbage"), sharing), "k"));
+        assert!(!has(&cache, &Shelf::of(&call("n", "a", "u"), sharing), "k"));
+    }
 }

@@ -20,7 +20,7 @@ use self::{
 use crate::{
     driver::{Answer, Call, Driver, FailureKind, FetchError, PodToken, Query},
     drivers::sessions::Identity,
-    http::HttpClients,
+    http::{AllowedAddresses, HttpClients},
 };
 
 /// The name under which it registers.
@@ -30,6 +30,7 @@ pub const NAME: &str = "aws.csi.waybill.dev";
 pub struct Aws {
     clients: HttpClients,
     sessions: AwsSessions,
+    allowed: AllowedAddresses,
     /// Signatures are good for some minutes.
     clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
 }
@@ -40,8 +41,14 @@ impl Aws {
         Self {
             clients: HttpClients::default(),
             sessions: AwsSessions::default(),
+            allowed: AllowedAddresses::default(),
             clock: Box::new(clock),
         }
+    }
+
+    /// The same, for AWS's own addresses and these.
+    pub fn at(self, allowed: AllowedAddresses) -> Self {
+        Self { allowed, ..self }
     }
 
     async fn read(
@@ -53,14 +60,14 @@ impl Aws {
         let token = token(call, class)?;
         let client = self.clients.trusting(class.ca_bundle.as_deref())?;
         let api = AwsApi::new(client, class, &*self.clock);
-        let identity = Identity::of(call, class.clone());
+        let identity = Identity::of(call, class.clone(), token);
         let make = async |_: Option<&_>| sts::take_on(&api, &call.pod, token).await;
         let session = self.sessions.current(&identity, make).await?;
         let mut found = read_all(&api.with(&session.get()?.session), &items).await;
         let denied: BTreeSet<_> =
             items.into_iter().filter(|item| is_denied(&found, item)).collect();
         // A session may end before its time, and a role may have got other policies meanwhile.
-        if !session.is_new && !denied.is_empty() {
+        if session.may_be_replaced() && !denied.is_empty() {
             let session = self.sessions.after(&session, &identity, make).await?;
             found.extend(read_all(&api.with(&session.get()?.session), &denied).await);
         }
@@ -79,6 +86,7 @@ impl Driver for Aws {
 
     async fn fetch(&self, call: &Call, queries: &[Query]) -> Result<Vec<Answer>, FetchError> {
         let class = AwsClass::parse(call)?;
+        class.other_addresses().try_for_each(|address| self.allowed.check(address))?;
         let queries: Vec<_> = queries.iter().map(AwsQuery::parse).collect();
         let items: BTreeSet<_> = queries.iter().flatten().map(|query| query.item.clone()).collect();
         let found =

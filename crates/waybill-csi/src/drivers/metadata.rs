@@ -19,7 +19,7 @@ use self::{
 use crate::{
     driver::{Answer, Call, Driver, FetchError, Query, Sharing},
     drivers::sessions::{Sessions, Timed},
-    http::{Address, HttpClient, HttpClients, Question, Reply, sensitive},
+    http::{Address, AllowedAddresses, HttpClient, HttpClients, Question, Reply, sensitive},
 };
 
 /// The name under which it registers.
@@ -37,6 +37,9 @@ const TTL: Duration = Duration::from_secs(60);
 /// The longest that EC2 allows for a token.
 const TOKEN_SECONDS: u32 = 21600;
 
+/// Where Azure's tokens are.
+const AZURE_TOKEN: &str = "identity/oauth2/token";
+
 const TOKEN_TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 const TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
 
@@ -46,12 +49,18 @@ pub struct Metadata {
     clients: HttpClients,
     /// Of EC2, which answers nobody without one.
     tokens: Sessions<Address, SecretBytes>,
+    allowed: AllowedAddresses,
 }
 
 impl Metadata {
     /// A driver that has asked nobody yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, for the address that clouds document and these.
+    pub fn at(self, allowed: AllowedAddresses) -> Self {
+        Self { allowed, ..self }
     }
 
     async fn read(&self, class: &MetadataClass, resource: &Resource) -> Answer {
@@ -105,6 +114,9 @@ impl Driver for Metadata {
 
     async fn fetch(&self, call: &Call, queries: &[Query]) -> Result<Vec<Answer>, FetchError> {
         let class = &MetadataClass::parse(call)?;
+        if class.address != Address::of_metadata() {
+            self.allowed.check(&class.address)?;
+        }
         let queries: Vec<_> =
             queries.iter().map(|query| MetadataQuery::parse(query, class)).collect();
         let mut wanted: Vec<_> =
@@ -162,9 +174,14 @@ async fn ask_ec2(
 }
 
 fn understand(reply: Reply, cloud: Cloud, key: &str) -> Answer {
+    let is_renewed = cloud == Cloud::Azure && key == AZURE_TOKEN;
     let cloud = cloud.name();
     match reply.status.as_u16() {
         200 => Ok(reply.body),
+        // Azure says it of tokens, which are there always, while it renews its service.
+        404 if is_renewed => {
+            Err(FetchError::unavailable(format!("{cloud} cannot answer for {key} now (404)")))
+        }
         404 => Err(FetchError::not_found(format!("{cloud} has no metadata {key}"))),
         // The way to a directory ends with a slash there.
         300..=399 => {

@@ -10,27 +10,36 @@ use std::{
     time::Duration,
 };
 
+use sha2::{Digest, Sha256};
 use tokio::{sync::OnceCell, time::Instant};
 
-use crate::driver::{Call, FetchError};
+use crate::driver::{Call, FetchError, PodToken};
 
-/// How many are remembered; a node has fewer accounts.
+/// How many are remembered; a node has fewer pods.
 const SESSIONS: usize = 4096;
 
-/// For whom a session is good: a service account that uses a class of one content.
+/// How soon a session is not made anew for a second time because the backend denies something.
+const SECOND_TRY: Duration = Duration::from_secs(60);
+
+/// For whom a session is good: whoever has the token that it was made with, and uses a class of one content.
+///
+/// Names are not enough. Whoever reaches the socket can say any, and an account that is deleted and made again
+/// has the name of the one before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity<C> {
     class: C,
     namespace: String,
     service_account: String,
+    token: [u8; 32],
 }
 
 impl<C> Identity<C> {
-    pub(crate) fn of(call: &Call, class: C) -> Self {
+    pub(crate) fn of(call: &Call, class: C, token: &PodToken) -> Self {
         Self {
             class,
             namespace: call.pod.namespace.clone(),
             service_account: call.pod.service_account.clone(),
+            token: Sha256::digest(token.token.expose()).into(),
         }
     }
 }
@@ -43,6 +52,9 @@ pub(crate) struct Timed<S> {
     /// From when on it is better replaced.
     due: Option<Instant>,
     ends: Option<Instant>,
+    made: Instant,
+    /// It came after one that the backend refused.
+    is_second: bool,
 }
 
 impl<S> Timed<S> {
@@ -50,8 +62,9 @@ impl<S> Timed<S> {
     pub(crate) fn new(session: S, duration: Duration) -> Self {
         let now = Instant::now();
         let after = |time| if duration.is_zero() { None } else { now.checked_add(time) };
-        let (due, ends) = (after(duration * 2 / 3), after(duration));
-        Self { session, duration, due, ends }
+        // A backend may say any number.
+        let (due, ends) = (after(duration / 3 * 2), after(duration));
+        Self { session, duration, due, ends, made: now, is_second: false }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -78,6 +91,14 @@ impl<S> Held<S> {
     pub(crate) fn get(&self) -> Result<&Timed<S>, FetchError> {
         // It is filled before there is a `Held`.
         self.place.get().ok_or_else(|| FetchError::backend("there is no session"))
+    }
+
+    /// Whether another session may do what this one may not: it is not of this call, and not one that was
+    /// made a moment ago for the same reason. A key that is denied for good must not make a session each time
+    /// that somebody asks for it.
+    pub(crate) fn may_be_replaced(&self) -> bool {
+        let is_tried = |timed: &Timed<S>| timed.is_second && timed.made.elapsed() < SECOND_TRY;
+        !self.is_new && !self.place.get().is_some_and(is_tried)
     }
 }
 
@@ -114,7 +135,8 @@ impl<K: Clone + Eq + Hash, S> Sessions<K, S> {
         key: &K,
         make: impl AsyncFnOnce(Option<&Timed<S>>) -> Result<Timed<S>, FetchError>,
     ) -> Result<Held<S>, FetchError> {
-        fill(self.replace(key, &refused.place), make(None)).await
+        let second = async { make(None).await.map(|made| Timed { is_second: true, ..made }) };
+        fill(self.replace(key, &refused.place), second).await
     }
 
     fn place(&self, key: &K) -> Place<S> {
@@ -153,4 +175,42 @@ async fn fill<S>(
     };
     place.get_or_try_init(|| made).await?;
     Ok(Held { place, is_new })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_may_last_for_longer_than_anybody_counts() {
+        for seconds in [0, 1, 3600, u64::MAX / 2, u64::MAX] {
+            let timed = Timed::new((), Duration::from_secs(seconds));
+            assert!(!timed.has_ended() && !timed.is_due(), "{seconds}");
+        }
+    }
+
+    /// A session for each try would be a flood of them.
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_denied_makes_one_more_session_a_minute() {
+        let sessions = Sessions::<&str, u32>::default();
+        let long = Duration::from_secs(3600);
+        let made = std::sync::atomic::AtomicU32::new(0);
+        let make = async |_: Option<&Timed<u32>>| {
+            let number = made.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Ok(Timed::new(number, long))
+        };
+        let first = sessions.current(&"key", make).await.unwrap();
+        assert!(!first.may_be_replaced(), "it is new");
+        let first = sessions.current(&"key", make).await.unwrap();
+        assert!(first.may_be_replaced());
+        let second = sessions.after(&first, &"key", make).await.unwrap();
+        assert_eq!(second.get().unwrap().session, 1);
+        for _ in 0..3 {
+            let again = sessions.current(&"key", make).await.unwrap();
+            assert!(!again.may_be_replaced());
+        }
+        tokio::time::advance(SECOND_TRY).await;
+        assert!(sessions.current(&"key", make).await.unwrap().may_be_replaced());
+        assert_eq!(made.load(std::sync::atomic::Ordering::SeqCst), 2);
+    }
 }

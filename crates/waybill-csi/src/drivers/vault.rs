@@ -2,7 +2,7 @@
 //!
 //! The driver has no credential of its own. It logs in with the token of the pod's service account, as
 //! the one role that the class names, so the backend decides what the pod may read and its audit log
-//! says who did. One login serves all pods of an account until it ends; each path is read once for a
+//! says who did. One login serves all containers of a pod until it ends; each path is read once for a
 //! container, however many of its fields are wanted.
 
 mod api;
@@ -23,7 +23,7 @@ use self::{
 use crate::{
     driver::{Answer, Call, Driver, FailureKind, FetchError, PodToken, Query},
     drivers::sessions::Identity,
-    http::HttpClients,
+    http::{AllowedAddresses, HttpClients},
 };
 
 /// The name under which it registers.
@@ -37,12 +37,18 @@ const READS: usize = 8;
 pub struct Vault {
     clients: HttpClients,
     logins: Logins,
+    allowed: AllowedAddresses,
 }
 
 impl Vault {
     /// A driver that is not logged in anywhere.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, for these addresses alone.
+    pub fn at(self, allowed: AllowedAddresses) -> Self {
+        Self { allowed, ..self }
     }
 
     async fn read(
@@ -53,7 +59,7 @@ impl Vault {
     ) -> Result<Bodies, FetchError> {
         let token = token(call, class)?;
         let api = VaultApi::new(self.clients.trusting(class.ca_bundle.as_deref())?, class);
-        let identity = Identity::of(call, class.clone());
+        let identity = Identity::of(call, class.clone(), token);
         let make = async |old: Option<&_>| log_in(&api, token, old).await;
         let login = self.logins.current(&identity, make).await?;
         let mut bodies = read_all(&api, &login.get()?.session, paths).await;
@@ -63,9 +69,11 @@ impl Vault {
             .map(|(path, _)| path.clone())
             .collect();
         // A login may end before its time: somebody revokes it, or the role has got other policies.
-        if !login.is_new && !denied.is_empty() {
-            let login = self.logins.after(&login, &identity, make).await?;
-            bodies.extend(read_all(&api, &login.get()?.session, denied).await);
+        if login.may_be_replaced() && !denied.is_empty() {
+            let next = self.logins.after(&login, &identity, make).await?;
+            bodies.extend(read_all(&api, &next.get()?.session, denied).await);
+            // It would be valid for as long as the role says, and count there.
+            api.revoke(&login.get()?.session).await;
         }
         Ok(bodies)
     }
@@ -82,6 +90,7 @@ impl Driver for Vault {
 
     async fn fetch(&self, call: &Call, queries: &[Query]) -> Result<Vec<Answer>, FetchError> {
         let class = VaultClass::parse(call)?;
+        self.allowed.check(&class.address)?;
         let queries: Vec<_> =
             queries.iter().map(|query| VaultQuery::parse(query, &class)).collect();
         let paths: BTreeSet<_> = queries.iter().flatten().map(|query| query.path.clone()).collect();

@@ -1,6 +1,6 @@
 //! A call as it comes over the wire, and what has to be in it (CSI-02 to CSI-04).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem::take};
 
 use prost::Message;
 use waybill_core::provider::KEY_BYTES;
@@ -51,12 +51,12 @@ pub(crate) enum RequestError {
 
 impl Request {
     /// Takes a request apart; the first thing that is wrong is told.
-    pub(crate) fn parse(message: NodeGetEnvVarsRequest) -> Result<Self, RequestError> {
+    pub(crate) fn parse(mut message: NodeGetEnvVarsRequest) -> Result<Self, RequestError> {
         let bytes = message.encoded_len();
         if bytes > REQUEST_BYTES {
             return Err(RequestError::TooLarge { bytes });
         }
-        let class = message.provider_class_name;
+        let class = take(&mut message.provider_class_name);
         if class.is_empty() {
             return Err(RequestError::Missing { field: "provider_class_name" });
         }
@@ -72,15 +72,16 @@ impl Request {
         if message.pod_context.is_empty() {
             return Err(RequestError::Missing { field: "pod_context" });
         }
-        let mut context = message.pod_context;
+        let mut context = take(&mut message.pod_context);
         let tokens = match context.remove(TOKENS) {
             Some(text) => token::parse(text).ok_or(RequestError::Tokens)?,
             None => BTreeMap::new(),
         };
         let pod = pod(context)?;
-        let call = Call { class, parameters: message.class_parameters, pod, tokens };
+        let parameters = take(&mut message.class_parameters);
+        let call = Call { class, parameters, pod, tokens };
         let (mut asked, mut queries) = (Vec::new(), Vec::new());
-        for (at, query) in message.queries.into_iter().enumerate() {
+        for (at, query) in take(&mut message.queries).into_iter().enumerate() {
             let EnvVarQuery { name, key, query_parameters, optional } = query;
             for (field, text) in [("name", &name), ("key", &key)] {
                 if text.is_empty() {

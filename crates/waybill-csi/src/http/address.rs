@@ -50,6 +50,11 @@ impl Address {
         Ok(Self(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/'))))
     }
 
+    /// Scheme, host and port, written in one way.
+    fn origin(&self) -> Option<String> {
+        origin(&self.0)
+    }
+
     /// Where a cloud answers questions of its machines. Nothing leaves the machine's own link on the way.
     #[cfg(feature = "metadata")]
     pub(crate) fn of_metadata() -> Self {
@@ -72,6 +77,56 @@ impl Address {
         }
         text.parse().map_err(|_| FetchError::invalid("the key is too long for a URL"))
     }
+}
+
+/// Where a driver sends tokens and credentials, whatever classes say; anywhere, unless it is told.
+///
+/// Whoever may change a class may change where tokens of its pods go, so the owner of the node can name the
+/// addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedAddresses(Vec<String>);
+
+impl AllowedAddresses {
+    /// Only these: `https://host[:port]`. Paths do not count.
+    pub fn only<'a>(addresses: impl IntoIterator<Item = &'a str>) -> Result<Self, NotAnAddress> {
+        let origins = addresses.into_iter().map(|raw| {
+            let uri: Option<Uri> = raw.parse().ok();
+            let is_plain =
+                uri.is_some_and(|uri| uri.query().is_none() && !raw.contains(['@', '#']));
+            let origin = origin(raw).filter(|_| is_plain);
+            origin.ok_or_else(|| NotAnAddress { raw: raw.to_owned() })
+        });
+        Ok(Self(origins.collect::<Result<_, _>>()?))
+    }
+
+    /// Refuses an address that is not on the list.
+    pub(crate) fn check(&self, address: &Address) -> Result<(), FetchError> {
+        let origin = address.origin().unwrap_or_default();
+        if self.0.is_empty() || self.0.contains(&origin) {
+            return Ok(());
+        }
+        Err(FetchError::denied(format!(
+            "this driver sends nothing to {origin}; the owner of the node allows it with --allow-address"
+        )))
+    }
+}
+
+/// Not what a driver can be limited to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{raw:?} is not an address like https://backend.example.com:8200")]
+pub struct NotAnAddress {
+    raw: String,
+}
+
+fn origin(raw: &str) -> Option<String> {
+    let uri: Uri = raw.parse().ok()?;
+    let default = match uri.scheme_str()? {
+        "https" => 443,
+        "http" => 80,
+        _ => return None,
+    };
+    let (scheme, host) = (uri.scheme_str()?, uri.host()?.to_ascii_lowercase());
+    Some(format!("{scheme}://{host}:{}", uri.port_u16().unwrap_or(default)))
 }
 
 /// Whether `path` is what it says: no empty segment and none that leads elsewhere, so that what an
@@ -173,6 +228,39 @@ mod tests {
             "a\nb",
         ] {
             assert!(!is_plain_path(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_addresses_on_the_list_are_asked() {
+        let list = AllowedAddresses::only(["https://vault.example.com", "http://127.0.0.1:8200/x"]);
+        let list = list.unwrap();
+        let check = |raw: &str| {
+            let address = Address::parse(&call(&[("allowPlainHTTP", "true")]), "vaultAddr", raw);
+            list.check(&address.unwrap())
+        };
+        for good in [
+            "https://vault.example.com",
+            "https://VAULT.example.com:443/base",
+            "http://127.0.0.1:8200",
+        ] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for wrong in [
+            "http://vault.example.com",
+            "https://vault.example.com:8443",
+            "https://vault.example.com.evil.example",
+            "https://evil.example/vault.example.com",
+            "http://127.0.0.1",
+        ] {
+            let refused = check(wrong).unwrap_err();
+            assert!(refused.message.starts_with("this driver sends nothing to "), "{wrong}");
+        }
+        let anywhere = AllowedAddresses::default();
+        let address = Address::parse(&call(&[]), "vaultAddr", "https://any.example").unwrap();
+        assert_eq!(anywhere.check(&address), Ok(()));
+        for wrong in ["", "vault", "ftp://a", "https://", "https://u@a", "https://a?x=1"] {
+            assert!(AllowedAddresses::only([wrong]).is_err(), "{wrong}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The CSI service `Node`: capabilities, and what happens to one call for variables.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
 use tracing::{debug, warn};
@@ -21,6 +22,7 @@ use crate::{
     driver::{Answer, Call, Driver, FetchError, Hints, Query},
     guard::{self, Refusal},
     identity::IdentityCheck,
+    in_flight::InFlight,
     metrics::Metrics,
     rate::Limiter,
 };
@@ -30,6 +32,7 @@ pub(crate) struct NodeService<D> {
     driver: D,
     node_id: String,
     limiter: Option<Limiter>,
+    in_flight: InFlight,
     cache: Arc<Cache>,
     metrics: Arc<Metrics>,
 }
@@ -42,7 +45,8 @@ impl<D: Driver> NodeService<D> {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (node_id, limiter) = (config.node_id.clone(), config.rate.map(Limiter::new));
-        Self { driver, node_id, limiter, cache, metrics }
+        let in_flight = InFlight::default();
+        Self { driver, node_id, limiter, in_flight, cache, metrics }
     }
 
     /// In the order in which a refusal costs least; nothing is read before all of them passed.
@@ -52,6 +56,10 @@ impl<D: Driver> NodeService<D> {
         if self.limiter.as_ref().is_some_and(|it| !it.admits(namespace, Instant::now())) {
             return Err(Refusal::Rate { namespace: namespace.clone() }.into());
         }
+        let limit = self.driver.hints().max_in_flight;
+        let Some(_running) = self.in_flight.enter(limit) else {
+            return Err(Refusal::Busy { limit: limit.unwrap_or_default() }.into());
+        };
         guard::check_lists(&call, &queries)?;
         let ttl = guard::cache_ttl(&call, self.driver.cache_ttl())?;
         if let Err(failure) = self.driver.identity().check(&call).await {
@@ -96,7 +104,11 @@ impl<D: Driver> NodeService<D> {
     /// The driver's answers, one to each query whatever it does.
     async fn ask(&self, call: &Call, queries: &[Query]) -> Vec<Answer> {
         let start = Instant::now();
-        let answers = self.driver.fetch(call, queries).await;
+        // A driver that panics fails its call, and says so, instead of breaking the connection.
+        let fetching = AssertUnwindSafe(self.driver.fetch(call, queries)).catch_unwind();
+        let answers = fetching.await.unwrap_or_else(|_| {
+            Err(FetchError::backend("the driver failed at this call; its log says where"))
+        });
         self.metrics.asked(start.elapsed());
         let answers = answers.and_then(|answers| {
             if answers.len() == queries.len() {
@@ -180,7 +192,7 @@ impl Told {
         match failure {
             None => debug!(class, pod, variables, "answered"),
             Some(status) if status.code() == Code::ResourceExhausted => {
-                debug!(class, pod, variables, "asked too often");
+                debug!(class, pod, variables, "asked too often, or too much at once");
             }
             Some(status) => {
                 let (code, reason) = (status.code(), status.message());

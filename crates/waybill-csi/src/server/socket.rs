@@ -5,13 +5,17 @@
 
 use std::{
     fs, io,
+    os::fd::{AsRawFd, OwnedFd},
     os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use futures_util::{Stream, stream};
-use rustix::process::geteuid;
+use rustix::{
+    fs::{Mode, OFlags, open},
+    process::geteuid,
+};
 use tokio::{
     net::{UnixListener, UnixStream},
     time::{MissedTickBehavior, interval, sleep},
@@ -24,6 +28,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// After an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the kernel takes.
+const ADDRESS_BYTES: usize = 107;
 
 /// A socket that listens. Its name is removed on drop, unless it leads elsewhere by then.
 pub(crate) struct Socket {
@@ -41,9 +48,11 @@ impl Socket {
         remove_stale(path)?;
         // The kernel takes the mode of a socket from the umask, which is not ours alone to change; so
         // it is made beside, closed, and only then gets its name. Kubelets overlook names with a dot.
-        let new = path.with_file_name(format!(".{}", std::process::id()));
+        // Drivers in containers all have the same number.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
         let _ = fs::remove_file(&new);
-        let listener = UnixListener::bind(&new)?;
+        let listener = UnixListener::bind(&Short::of(&new)?.path)?;
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
         let inode = inode(&new)?;
         fs::rename(&new, path)?;
@@ -121,6 +130,29 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
+/// A way to a path that fits into the address of a socket.
+struct Short {
+    path: PathBuf,
+    /// What it leads through, for as long as this lives.
+    _directory: Option<OwnedFd>,
+}
+
+impl Short {
+    fn of(path: &Path) -> io::Result<Self> {
+        // Only then: who is neither root nor dumpable has no way through this part of /proc.
+        if path.as_os_str().len() <= ADDRESS_BYTES {
+            return Ok(Self { path: path.to_owned(), _directory: None });
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = open(parent, flags, Mode::empty())?;
+        let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+        Ok(Self { path, _directory: Some(directory) })
+    }
+}
+
 /// Removes a socket at which nobody listens any more. Anything else stays, and is in the way.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let metadata = match path.symlink_metadata() {
@@ -131,7 +163,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         let what = "there is something that is not a socket";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
     }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+    if std::os::unix::net::UnixStream::connect(&Short::of(path)?.path).is_ok() {
         return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process serves there"));
     }
     fs::remove_file(path)
@@ -163,6 +195,18 @@ mod tests {
         let in_the_way = Socket::bind(&path).err().unwrap();
         assert_eq!(in_the_way.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[tokio::test]
+    async fn a_path_may_be_longer_than_an_address() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d".repeat(200)).join("csi.sock");
+        let socket = Socket::bind(&path).unwrap();
+        assert!(path.symlink_metadata().unwrap().file_type().is_socket());
+        let in_use = Socket::bind(&path).err().unwrap();
+        assert_eq!(in_use.kind(), io::ErrorKind::AddrInUse);
+        drop(socket);
+        assert!(!path.exists());
     }
 
     #[tokio::test]

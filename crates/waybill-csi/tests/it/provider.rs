@@ -110,7 +110,7 @@ async fn answers_that_stock_drivers_refuse_are_refused_and_texts_are_kept_back_c
     let lab = Lab::start();
     let moods = [
         (Mood::NoVersions, FailureKind::Backend, "named no version"),
-        (Mood::ErrorCode, FailureKind::Backend, "the provider failed (GRPCProviderError)"),
+        (Mood::ErrorCode, FailureKind::Backend, "the provider failed; its log says why"),
         (Mood::NoFiles, FailureKind::Invalid, "driver-writes-secrets"),
         (Mood::Twice, FailureKind::Backend, "two files of one path"),
         (Mood::Denied, FailureKind::Denied, "refused (PermissionDenied)"),

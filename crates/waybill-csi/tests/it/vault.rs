@@ -8,6 +8,7 @@ use serde_json::json;
 use waybill_csi::{
     driver::{Call, Driver, FailureKind, Query},
     drivers::vault::Vault,
+    http::AllowedAddresses,
 };
 use waybill_testkit::openbao::OpenBao;
 
@@ -101,10 +102,55 @@ async fn ten_variables_of_one_secret_are_one_login_and_one_read_csi_23() {
     assert_eq!(values(vault.fetch(&call, &queries).await), expected);
     assert_eq!((lab.logins(), lab.reads()), (1, 1));
 
-    // Another pod of the account needs no other login.
-    let again = vault.fetch(&lab.call("web", &[]), &queries[..1]).await;
-    assert_eq!(values(again), [PASSWORD]);
+    // The next container of the pod needs no other login.
+    assert_eq!(values(vault.fetch(&call, &queries[..1]).await), [PASSWORD]);
     assert_eq!((lab.logins(), lab.reads()), (1, 2));
+}
+
+/// CSI-46: whoever reaches the socket can say any name.
+#[tokio::test]
+async fn a_login_serves_only_the_token_that_it_was_made_with_csi_46() {
+    let Some(lab) = Lab::start() else { return };
+    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let queries = [field("secret/data/app/db", "password")];
+    assert_eq!(values(vault.fetch(&call, &queries).await), [PASSWORD]);
+    let mut forged = lab.call("web", &[]);
+    for token in forged.tokens.values_mut() {
+        token.token = b"garbage".to_vec().into();
+    }
+    let refused = vault.fetch(&forged, &queries).await.unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Denied, "{refused}");
+    assert_eq!(lab.reads(), 1);
+    // Another pod of the account logs in itself.
+    assert_eq!(values(vault.fetch(&lab.call("web", &[]), &queries).await), [PASSWORD]);
+    assert_eq!((lab.logins(), lab.reads()), (3, 2), "with the one that was refused");
+}
+
+/// CSI-46: what is denied for good is no reason for a login each time, and none is left behind.
+#[tokio::test]
+async fn what_stays_denied_makes_few_logins_csi_46() {
+    let Some(lab) = Lab::start() else { return };
+    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let denied = [field("secret/data/other/db", "password")];
+    for _ in 0..5 {
+        let answers = vault.fetch(&call, &denied).await.unwrap();
+        let kind = answers[0].as_ref().err().map(|error| error.kind);
+        assert_eq!(kind, Some(FailureKind::Denied));
+    }
+    assert_eq!(lab.logins(), 2);
+}
+
+/// CSI-46: no class sends a pod's token where the owner of the node does not want it.
+#[tokio::test]
+async fn tokens_go_only_to_addresses_that_are_allowed_csi_46() {
+    let Some(lab) = Lab::start() else { return };
+    let queries = [field("secret/data/app/db", "password")];
+    let allowed = AllowedAddresses::only(["https://vault.example.com:8200"]).unwrap();
+    let refused =
+        Vault::new().at(allowed).fetch(&lab.call("web", &[]), &queries).await.unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Denied);
+    assert!(refused.message.contains("this driver sends nothing to http"), "{refused}");
+    assert_eq!((lab.logins(), lab.reads()), (0, 0));
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 //!
 //! A response that is not what was asked for counts as a whole: no value of it is used (CSI-05).
 
+use std::mem::take;
+
 use waybill_core::{env::value::EnvValue, secret::SecretBytes};
 use waybill_proto::csi::{EnvVarQuery, EnvVarResult};
 
@@ -47,8 +49,12 @@ struct Received {
 }
 
 impl From<EnvVarResult> for Received {
-    fn from(result: EnvVarResult) -> Self {
-        Self { name: result.name, value: result.value.into(), error: result.error }
+    fn from(mut result: EnvVarResult) -> Self {
+        Self {
+            name: take(&mut result.name),
+            value: take(&mut result.value).into(),
+            error: take(&mut result.error),
+        }
     }
 }
 
@@ -109,7 +115,13 @@ mod tests {
     }
 
     fn limits(payload_bytes: usize, value_bytes: usize) -> Limits {
-        Limits { rpc_timeout: Duration::ZERO, payload_bytes, value_bytes, in_flight: 1 }
+        Limits {
+            rpc_timeout: Duration::ZERO,
+            payload_bytes,
+            value_bytes,
+            in_flight: 1,
+            in_flight_of_class: false,
+        }
     }
 
     fn read_all(

@@ -35,7 +35,7 @@ impl Csi {
         checked: &Checked,
     ) -> Result<Vec<Answer>, CsiError> {
         let mut pauses = Pauses::new(self.config.retry_backoff, LONGEST_PAUSE);
-        let mut retries = self.config.rpc_retries;
+        let mut retries = checked.retries;
         let mut call = Call { csi: self, asker, group, checked, told_fallbacks: false };
         loop {
             match call.attempt().await {
@@ -75,10 +75,13 @@ impl Call<'_> {
         let queries = request.queries.clone();
         let metrics = self.csi.metrics.csi();
         let _counted = Counted::new(metrics.in_flight(driver.as_str()));
-        let in_flight = self.csi.drivers.in_flight(driver);
-        let slot = in_flight.enter(limits.in_flight, limits.rpc_timeout).await;
+        let class = limits.in_flight_of_class.then_some(self.group.class);
+        let in_flight = self.csi.drivers.in_flight(driver, class);
+        let namespace = self.asker.pod.namespace();
+        let slot = in_flight.enter(namespace, limits.in_flight, limits.rpc_timeout).await;
         let _slot = slot.map_err(|Crowded| CsiError::Throttled {
             driver: driver.to_string(),
+            namespace: namespace.to_owned(),
             limit: limits.in_flight,
             waited: limits.rpc_timeout,
         })?;

@@ -26,7 +26,7 @@ use tonic::{
     transport::{Channel, Endpoint, Uri},
 };
 
-use super::error::CsiError;
+use super::{error::CsiError, place::Place};
 
 /// How long the other end may take to let us in (CSI-26).
 const DIAL: Duration = Duration::from_secs(2);
@@ -40,6 +40,8 @@ pub(super) struct Socket {
     device: u64,
     inode: u64,
     changed: (i64, i64),
+    /// Where directories may belong to the users of drivers.
+    plugins: Option<PathBuf>,
 }
 
 impl Socket {
@@ -59,12 +61,18 @@ impl Socket {
         (owned && found.file_type().is_socket()).then(|| Self::of(path, &found))
     }
 
+    /// The same; below `plugins` a driver may have another user than root.
+    pub(super) fn below(self, plugins: &Path) -> Self {
+        Self { plugins: Some(plugins.to_owned()), ..self }
+    }
+
     fn of(path: &Path, found: &fs::Metadata) -> Self {
         Self {
             path: path.to_owned(),
             device: found.dev(),
             inode: found.ino(),
             changed: (found.ctime(), found.ctime_nsec()),
+            plugins: None,
         }
     }
 }
@@ -83,14 +91,16 @@ impl Dialled {
     }
 }
 
-/// Connects to a socket.
+/// Connects to a socket, if who answers there may.
 pub(super) async fn dial(socket: &Socket) -> Result<Dialled, CsiError> {
     let path = &socket.path;
     let failed = |why: String| CsiError::Connect { path: path.clone(), why };
-    let stream = match timeout(DIAL, connect(path)).await {
+    let place = Place::open(path, socket.plugins.as_deref())?;
+    let stream = match timeout(DIAL, connect(&place.address())).await {
         Ok(stream) => stream.map_err(|error| failed(error.to_string()))?,
         Err(_) => return Err(failed(format!("no answer in {} s", DIAL.as_secs()))),
     };
+    place.check_peer(&stream)?;
     let closed = CancellationToken::new();
     let guarded = GuardedStream { stream, _closed: closed.clone().drop_guard() };
     // The name is for headers alone; what is dialled is the stream.

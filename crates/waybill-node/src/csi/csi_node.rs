@@ -26,12 +26,15 @@ use crate::retry::Pauses;
 const LONGEST: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How often it is looked whether the object still says what was written. Nodes may not watch it.
+pub(super) const LOOK: Duration = Duration::from_secs(30);
 
 /// Keeps the object of one node.
 pub(crate) struct CsiNodeKeeper {
     client: Client,
     node: String,
     drivers: watch::Receiver<BTreeMap<DriverName, Registered>>,
+    look: Duration,
 }
 
 impl CsiNodeKeeper {
@@ -39,11 +42,12 @@ impl CsiNodeKeeper {
         client: Client,
         node: &str,
         drivers: watch::Receiver<BTreeMap<DriverName, Registered>>,
+        look: Duration,
     ) -> Self {
-        Self { client, node: node.to_owned(), drivers }
+        Self { client, node: node.to_owned(), drivers, look }
     }
 
-    /// Writes what there is, and each change.
+    /// Writes what there is, each change, and all of it again if somebody deletes or changes the object.
     pub(crate) async fn run(mut self) {
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
@@ -52,7 +56,7 @@ impl CsiNodeKeeper {
                 Ok(Ok(())) => {
                     info!(drivers = drivers.len(), "CSINode says which drivers there are");
                     pauses.reset();
-                    if self.drivers.changed().await.is_err() {
+                    if self.outdated(&drivers).await.is_err() {
                         return;
                     }
                 }
@@ -70,6 +74,28 @@ impl CsiNodeKeeper {
                     warn!(limit, "CSINode cannot be written in time, and is tried again");
                     self.pause(&mut pauses).await;
                 }
+            }
+        }
+    }
+
+    /// Waits until there is something to write; fails when the node ends.
+    async fn outdated(
+        &mut self,
+        written: &BTreeMap<DriverName, Registered>,
+    ) -> Result<(), watch::error::RecvError> {
+        let objects: Api<CSINode> = Api::all(self.client.clone());
+        loop {
+            if let Ok(changed) = timeout(self.look, self.drivers.changed()).await {
+                return changed;
+            }
+            match timeout(LONGEST, objects.get_opt(&self.node)).await {
+                Ok(Ok(Some(found))) if says(&found, written) => {}
+                Ok(Ok(_)) => {
+                    info!("CSINode is not as it was written, and is written again");
+                    return Ok(());
+                }
+                // Who cannot be asked cannot be told either.
+                Ok(Err(_)) | Err(_) => {}
             }
         }
     }
@@ -129,6 +155,16 @@ impl CsiNodeKeeper {
         let params = PatchParams::default();
         objects.patch(&self.node, &params, &Patch::Merge(patch)).await.map(drop)
     }
+}
+
+/// Whether the object says which drivers there are.
+fn says(object: &CSINode, drivers: &BTreeMap<DriverName, Registered>) -> bool {
+    let (wanted, found) = (list(drivers), &object.spec.drivers);
+    let annotations = object.metadata.annotations.as_ref();
+    let injecting = annotations.and_then(|all| all.get(ENV_DRIVERS));
+    wanted.len() == found.len()
+        && wanted.iter().all(|wanted| found.iter().any(|found| is_same(wanted, found)))
+        && injecting.is_some_and(|it| *it == env_drivers(drivers))
 }
 
 /// Whether an entry may stay as it is.

@@ -36,8 +36,11 @@ pub(crate) struct Drivers {
     plugins: PathBuf,
     registered: watch::Sender<BTreeMap<DriverName, Registered>>,
     connections: Mutex<HashMap<DriverName, Arc<Connection>>>,
-    in_flight: Mutex<HashMap<DriverName, Arc<InFlight>>>,
+    in_flight: Mutex<HashMap<Pool, Arc<InFlight>>>,
 }
+
+/// Calls that are limited together: those to a driver, or those of one class to it.
+type Pool = (DriverName, Option<String>);
 
 /// A driver that registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,13 +85,18 @@ impl Drivers {
         }
     }
 
+    /// The socket of a driver, wherever it says that it is.
+    pub(super) fn socket(&self, endpoint: &Path) -> Result<Socket, CsiError> {
+        Ok(Socket::find(endpoint)?.below(&self.plugins))
+    }
+
     /// The drivers that registered, now and later.
     pub(super) fn registered(&self) -> watch::Receiver<BTreeMap<DriverName, Registered>> {
         self.registered.subscribe()
     }
 
     /// The socket that keeps `by` from registering under a name: as kubelets have it, only a higher
-    /// version displaces another.
+    /// version displaces another; and nobody displaces a driver of variables while it is there.
     pub(super) fn holder(&self, name: &DriverName, by: &Path, version: Version) -> Option<PathBuf> {
         holder(&self.registered.borrow(), name, by, version)
     }
@@ -136,7 +144,7 @@ impl Drivers {
         name: &DriverName,
         limit: Duration,
     ) -> Result<Arc<Connection>, CsiError> {
-        let socket = Socket::find(&self.endpoint(name))?;
+        let socket = self.socket(&self.endpoint(name))?;
         let held = lock(&self.connections).get(name).cloned();
         if let Some(held) = held
             && held.socket == socket
@@ -163,9 +171,13 @@ impl Drivers {
         }
     }
 
-    /// The calls to one driver that are under way.
-    pub(super) fn in_flight(&self, name: &DriverName) -> Arc<InFlight> {
-        Arc::clone(lock(&self.in_flight).entry(name.clone()).or_default())
+    /// The calls to one driver that are under way, but for those of classes that have a limit of their own;
+    /// or the calls of such a class.
+    pub(super) fn in_flight(&self, name: &DriverName, class: Option<&str>) -> Arc<InFlight> {
+        let mut all = lock(&self.in_flight);
+        // Who has no calls is held by nobody else.
+        all.retain(|_, calls| Arc::strong_count(calls) > 1);
+        Arc::clone(all.entry((name.clone(), class.map(str::to_owned))).or_default())
     }
 
     fn endpoint(&self, name: &DriverName) -> PathBuf {
@@ -234,7 +246,9 @@ fn holder(
     by: &Path,
     version: Version,
 ) -> Option<PathBuf> {
-    let other = all.get(name).filter(|other| other.by != by && other.version >= version);
+    // Whoever took the name of a driver of variables would get tokens of pods, and could give them any value.
+    let stays = |other: &&Registered| other.injects || other.version >= version;
+    let other = all.get(name).filter(|other| other.by != by).filter(stays);
     other.map(|other| other.by.clone())
 }
 

@@ -23,6 +23,18 @@ pub(crate) enum CsiError {
     ClassUnknown { class: String, why: String },
     #[error("{driver:?} cannot be the name of a CSI driver")]
     DriverName { driver: String },
+    /// A pod out of a file.
+    #[error(
+        "a static pod has no service account that could use ProviderClass {class:?}; create the pod at \
+         the API server, with spec.nodeName if it belongs to this node"
+    )]
+    StaticPod { class: String },
+    /// A runtime that is not known to keep environments in memory.
+    #[error(
+        "the runtime {runtime:?} may write the environment of containers to a disk, as containerd does; \
+         start the node with --csi-env-allow-disk if values may be there"
+    )]
+    Disk { runtime: String },
     /// The class is for other drivers, namespaces or keys.
     #[error(transparent)]
     Class(#[from] UseDenied),
@@ -39,6 +51,9 @@ pub(crate) enum CsiError {
     NoSocket { path: PathBuf },
     #[error("CSI driver socket not found at {}: what is there is not a socket", path.display())]
     NotSocket { path: PathBuf },
+    /// Whoever answers there may not be the driver.
+    #[error("CSI driver socket at {} is not trusted: {why}", path.display())]
+    Untrusted { path: PathBuf, why: String },
     #[error("failed to connect to CSI driver at {}: {why}", path.display())]
     Connect { path: PathBuf, why: String },
     #[error("CSI driver at {} calls itself {found:?}, and not {driver:?}", path.display())]
@@ -54,10 +69,10 @@ pub(crate) enum CsiError {
     #[error("{what} has {bytes} bytes, and at most {limit} are allowed")]
     Oversize { what: String, bytes: usize, limit: usize },
     #[error(
-        "CSI env injection throttled: {limit} calls to CSI driver {driver:?} are under way, and none \
-         ended in {}", GoDuration(*waited)
+        "CSI env injection throttled: at most {limit} calls to CSI driver {driver:?} at a time, shared \
+         between namespaces, and no place was free for {namespace:?} in {}", GoDuration(*waited)
     )]
-    Throttled { driver: String, limit: u32, waited: Duration },
+    Throttled { driver: String, namespace: String, limit: u32, waited: Duration },
     #[error("malformed response from CSI driver {driver:?}: {why}")]
     Malformed { driver: String, why: String },
     /// The driver answered, and said for this variable why there is no value.
@@ -126,11 +141,14 @@ impl CsiError {
             Self::DriverName { .. }
             | Self::Class(UseDenied::Driver { .. } | UseDenied::List(_))
             | Self::Words { .. } => ErrorType::InvalidArgument,
-            Self::Class(_) | Self::Denied { .. } => ErrorType::Unauthorized,
+            Self::Class(_) | Self::Denied { .. } | Self::StaticPod { .. } | Self::Disk { .. } => {
+                ErrorType::Unauthorized
+            }
             Self::Unchecked { .. } | Self::Token { .. } => ErrorType::RpcError,
             Self::NoCapability { .. } => ErrorType::CapabilityMissing,
             Self::NoSocket { .. }
             | Self::NotSocket { .. }
+            | Self::Untrusted { .. }
             | Self::Connect { .. }
             | Self::OtherName { .. }
             | Self::Transport { .. } => ErrorType::DriverUnavailable,

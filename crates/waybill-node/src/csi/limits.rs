@@ -22,6 +22,8 @@ pub(super) struct Limits {
     pub(super) payload_bytes: usize,
     pub(super) value_bytes: usize,
     pub(super) in_flight: u32,
+    /// Whether that is for the calls of the class alone: it says so itself, and the driver does not.
+    pub(super) in_flight_of_class: bool,
 }
 
 /// What a driver says about itself, when it connects.
@@ -115,6 +117,8 @@ pub(super) fn limits(
             plain(class.max_in_flight),
             IN_FLIGHT,
         ),
+        in_flight_of_class: class.max_in_flight.is_some()
+            && !matches!(driver.in_flight, Hint::Given(_)),
     };
     (limits, choice.fallbacks)
 }
@@ -171,7 +175,8 @@ mod tests {
                 rpc_timeout: DEFAULT,
                 payload_bytes: 65536,
                 value_bytes: 16384,
-                in_flight: 100
+                in_flight: 100,
+                in_flight_of_class: false,
             }
         );
         assert_eq!(fallbacks, [FallbackReason::KubeletDefault; 4]);

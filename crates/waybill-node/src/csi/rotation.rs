@@ -1,8 +1,11 @@
 //! Values that change while a container runs on the old ones.
 //!
 //! A pod that asks for it has its drivers asked again, as often as the class says. What is kept to
-//! compare with is a hash under a key of this process, in memory alone; no value is (CSI-30). A driver that
+//! compare with is a hash under a key of the container, in memory alone; no value is (CSI-30). A driver that
 //! fails meanwhile says nothing about a value, so nothing restarts for it.
+
+mod record;
+mod resume;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -11,16 +14,16 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use sha2::{Digest, Sha256};
 use tokio::{sync::Notify, time::Instant};
-use uuid::Uuid;
-use waybill_api::pod::Container;
-use waybill_core::{env::value::EnvValue, id::PodUid};
+use waybill_api::pod::{Container, ContainerKind};
+use waybill_core::id::PodUid;
 
-use super::{Asker, Csi, CsiVariable, Given, Group, groups};
+use self::record::{ClassRecord, Hash, Key, Record, Records};
+use super::{Asker, Checked, Csi, CsiVariable, Given, Group, groups};
 use crate::{
+    directories::Directories,
     event::Kind,
-    pod::{Pod, RestartPolicy},
+    pod::{ContainerRef, Pod, RestartPolicy},
 };
 
 /// The annotation of a pod whose containers restart when a value changed: `"true"`.
@@ -28,36 +31,32 @@ const RESTART_ON_ROTATION: &str = "waybill.dev/restart-on-rotation";
 
 /// What containers of this node run on.
 pub(crate) struct Rotations {
-    key: [u8; 32],
+    /// By it refreshes are spread.
+    key: Key,
     running: Mutex<HashMap<(PodUid, String), Running>>,
+    /// Pods that this process has looked at.
+    looked_at: Mutex<HashSet<PodUid>>,
+    records: Records,
     /// There is something new to wait for.
     changed: Notify,
 }
 
 /// The values of one container, as far as they may change.
 struct Running {
+    key: Key,
     /// Of each class: when it is asked again, and what it gave.
     classes: BTreeMap<String, Known>,
     /// Variables whose value is another by now.
     stale: BTreeSet<String>,
+    /// It was started by a node before this one, which left nothing to compare with.
+    is_unknown: bool,
 }
 
 struct Known {
     interval: Duration,
     due: Instant,
-    hashes: BTreeMap<String, Hash>,
-}
-
-type Hash = [u8; 32];
-
-impl Default for Rotations {
-    fn default() -> Self {
-        let (left, right) = (Uuid::new_v4().into_bytes(), Uuid::new_v4().into_bytes());
-        let mut key = [0; 32];
-        key[..16].copy_from_slice(&left);
-        key[16..].copy_from_slice(&right);
-        Self { key, running: Mutex::default(), changed: Notify::new() }
-    }
+    /// Nothing until a container that is taken over was asked for once.
+    hashes: Option<BTreeMap<String, Hash>>,
 }
 
 /// A class that is to be asked again.
@@ -69,6 +68,17 @@ pub(crate) struct Due {
 }
 
 impl Rotations {
+    /// With `directories` a node that is started again knows what containers run on.
+    pub(crate) fn new(directories: Option<Directories>) -> Self {
+        Self {
+            key: Key::random(),
+            running: Mutex::default(),
+            looked_at: Mutex::default(),
+            records: Records(directories),
+            changed: Notify::new(),
+        }
+    }
+
     /// Containers of a pod that run on old values.
     pub(crate) fn stale(&self, pod: &PodUid) -> BTreeSet<String> {
         let running = self.lock();
@@ -81,6 +91,12 @@ impl Rotations {
         let running = self.lock();
         let found = running.get(&(pod.clone(), container.to_owned()));
         found.map(|it| it.stale.clone()).unwrap_or_default()
+    }
+
+    /// Whether nobody knows what the container was started with.
+    pub(crate) fn is_unknown(&self, pod: &PodUid, container: &str) -> bool {
+        let running = self.lock();
+        running.get(&(pod.clone(), container.to_owned())).is_some_and(|it| it.is_unknown)
     }
 
     /// Waits until classes are to be asked again, and says which.
@@ -101,50 +117,39 @@ impl Rotations {
 
     pub(super) fn forget(&self, pod: &PodUid) {
         self.lock().retain(|(uid, _), _| uid != pod);
+        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).remove(pod);
+    }
+
+    fn is_first_look(&self, pod: &PodUid) -> bool {
+        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).insert(pod.clone())
     }
 
     /// Another container begins under that name.
-    fn begin(
-        &self,
-        pod: &PodUid,
-        container: &str,
-        classes: Vec<(String, Duration, BTreeMap<String, Hash>)>,
-    ) {
-        let now = Instant::now();
-        let known = |(class, interval, hashes): (String, Duration, _)| {
-            let due = now + self.spread(pod, container, &class, interval);
-            (class, Known { interval, due, hashes })
-        };
-        let classes: BTreeMap<_, _> = classes.into_iter().map(known).collect();
+    async fn begin(&self, pod: &PodUid, container: &str, record: Record) {
         let place = (pod.clone(), container.to_owned());
-        if classes.is_empty() {
+        if record.classes.is_empty() {
             self.lock().remove(&place);
-        } else {
-            self.lock().insert(place, Running { classes, stale: BTreeSet::new() });
-            self.changed.notify_one();
+            self.records.remove(pod, container).await;
+            return;
         }
+        self.records.write(pod, container, &record).await;
+        let now = Instant::now();
+        let known = |(class, ClassRecord { interval, hashes }): (String, ClassRecord)| {
+            let due = now + self.spread(pod, container, &class, interval);
+            (class, Known { interval, due, hashes: Some(hashes) })
+        };
+        let classes = record.classes.into_iter().map(known).collect();
+        let running =
+            Running { key: record.key, classes, stale: BTreeSet::new(), is_unknown: false };
+        self.lock().insert(place, running);
+        self.changed.notify_one();
     }
 
     /// Up to a fifth later than the class says, so that pods that started together do not restart so.
     fn spread(&self, pod: &PodUid, container: &str, class: &str, interval: Duration) -> Duration {
-        let hash = self.hash(&[pod.as_str(), container, class].map(str::as_bytes));
+        let hash = self.key.hash(&[pod.as_str(), container, class].map(str::as_bytes));
         let part = u32::from(u16::from_be_bytes([hash[0], hash[1]]));
         interval + interval / 5 * part / u32::from(u16::MAX)
-    }
-
-    /// Nothing that is seen of the result tells what went in, without the key.
-    fn hash(&self, parts: &[&[u8]]) -> Hash {
-        let mut inner = Sha256::new_with_prefix(self.key);
-        for part in parts {
-            inner.update(part.len().to_be_bytes());
-            inner.update(part);
-        }
-        let outer = Sha256::new_with_prefix(self.key).chain_update(inner.finalize());
-        outer.finalize().into()
-    }
-
-    fn hash_value(&self, value: &EnvValue) -> Hash {
-        self.hash(&[value.expose()])
     }
 
     fn next(&self) -> Option<Instant> {
@@ -165,14 +170,34 @@ impl Rotations {
     }
 
     /// The variables whose values are not those that the container was made with. None of them is new if
-    /// that is known already.
-    fn compare(&self, due: &Due, hashes: &BTreeMap<String, Hash>) -> Vec<String> {
+    /// that is known already. A container of which nothing is known is compared from now on, as often as
+    /// `interval` says.
+    fn compare(
+        &self,
+        due: &Due,
+        interval: Option<Duration>,
+        hashes: impl Fn(&Key) -> BTreeMap<String, Hash>,
+    ) -> Vec<String> {
         let mut running = self.lock();
         let place = (due.pod.clone(), due.container.clone());
         let Some(running) = running.get_mut(&place) else { return Vec::new() };
-        let Some(known) = running.classes.get(&due.class) else { return Vec::new() };
-        let names = known.hashes.keys().chain(hashes.keys());
-        let differs = |name: &&String| known.hashes.get(*name) != hashes.get(*name);
+        let Some(known) = running.classes.get_mut(&due.class) else { return Vec::new() };
+        // By the key of the container as it is now: it may have been started again while we asked.
+        let hashes = hashes(&running.key);
+        let Some(before) = &known.hashes else {
+            match interval {
+                Some(interval) => {
+                    known.interval = interval;
+                    known.due = Instant::now()
+                        + self.spread(&due.pod, &due.container, &due.class, interval);
+                    known.hashes = Some(hashes);
+                }
+                None => drop(running.classes.remove(&due.class)),
+            }
+            return Vec::new();
+        };
+        let names = before.keys().chain(hashes.keys());
+        let differs = |name: &&String| before.get(*name) != hashes.get(*name);
         let changed: BTreeSet<String> = names.filter(differs).cloned().collect();
         changed.into_iter().filter(|name| running.stale.insert(name.clone())).collect()
     }
@@ -184,18 +209,19 @@ impl Rotations {
 
 impl Csi {
     /// Remembers what a container is made with, if its pod wants to hear of changes.
-    pub(super) fn remember(&self, asker: Asker<'_>, given: &[(&Group<'_>, Given)]) {
-        let restarts = asker.pod.container(&asker.container.name).is_some_and(|container| {
-            container.kind == waybill_api::pod::ContainerKind::Regular || container.is_sidecar()
-        });
-        if !restarts || !wants_restart(asker.pod) {
+    pub(super) async fn remember(&self, asker: Asker<'_>, given: &[(&Group<'_>, Given)]) {
+        let container = asker.pod.container(&asker.container.name);
+        if !container.is_some_and(is_followed) || !wants_restart(asker.pod) {
             return;
         }
+        let key = Key::random();
         let classes = given.iter().filter_map(|(group, given)| {
             let interval = given.refresh_interval?;
-            Some((group.class.to_owned(), interval, self.hashes(group, given)))
+            let hashes = hashes(&key, group, given);
+            Some((group.class.to_owned(), ClassRecord { interval, hashes }))
         });
-        self.rotations.begin(asker.pod.uid(), &asker.container.name, classes.collect());
+        let record = Record { classes: classes.collect(), key };
+        self.rotations.begin(asker.pod.uid(), &asker.container.name, record).await;
     }
 
     /// Asks what is due, for ever, and wakes the pods whose workers have to look. None waits for another:
@@ -243,7 +269,8 @@ impl Csi {
         let metrics = self.metrics.csi();
         let count = |result| metrics.rotation(group.driver(), group.class, result);
         let asked = match self.check(asker, group).await {
-            Ok(checked) => self.ask(asker, group, &checked).await,
+            // Nobody waits for it, and it comes again by itself.
+            Ok(checked) => self.ask(asker, group, &Checked { retries: 0, ..checked }).await,
             Err(error) => Err(error),
         };
         // An optional value that is missing now may be missing because its backend is.
@@ -251,7 +278,8 @@ impl Csi {
             count("failed");
             return false;
         };
-        let changed = self.rotations.compare(due, &self.hashes(group, &given));
+        let changed =
+            self.rotations.compare(due, given.refresh_interval, |key| hashes(key, group, &given));
         if changed.is_empty() {
             count("unchanged");
             return false;
@@ -284,19 +312,20 @@ impl Csi {
         );
         self.recorder.container(pod, &due.container, Kind::Normal, "EnvVarRotated", &message);
     }
+}
 
-    fn hashes(&self, group: &Group<'_>, given: &Given) -> BTreeMap<String, Hash> {
-        let name = |position: usize| {
-            let found = group.variables.iter().find(|variable| variable.position == position);
-            found.map(|variable| variable.name.to_owned())
-        };
-        let values = given.values.iter();
-        values
-            .filter_map(|(position, value)| {
-                Some((name(*position)?, self.rotations.hash_value(value)))
-            })
-            .collect()
-    }
+fn hashes(key: &Key, group: &Group<'_>, given: &Given) -> BTreeMap<String, Hash> {
+    let name = |position: usize| {
+        let found = group.variables.iter().find(|variable| variable.position == position);
+        found.map(|variable| variable.name.to_owned())
+    };
+    let values = given.values.iter();
+    values.filter_map(|(position, value)| Some((name(*position)?, key.hash_value(value)))).collect()
+}
+
+/// Others run once.
+fn is_followed(container: ContainerRef<'_>) -> bool {
+    container.kind == ContainerKind::Regular || container.is_sidecar()
 }
 
 fn wants_restart(pod: &Pod) -> bool {

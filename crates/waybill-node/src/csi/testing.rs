@@ -237,13 +237,13 @@ async fn carry_out(
     }
 }
 
-fn echo(request: NodeGetEnvVarsRequest) -> fake_grpc::Reply {
+fn echo(mut request: NodeGetEnvVarsRequest) -> fake_grpc::Reply {
     let result = |query: waybill_proto::csi::EnvVarQuery| EnvVarResult {
         name: query.name,
         value: query.key.into_bytes(),
         error: String::new(),
     };
-    let results = request.queries.into_iter().map(result).collect();
+    let results = std::mem::take(&mut request.queries).into_iter().map(result).collect();
     response(Ok(NodeGetEnvVarsResponse { results }.encode_to_vec()))
 }
 
@@ -382,6 +382,7 @@ pub(crate) fn config(dir: &Path) -> CsiConfig {
         rpc_timeout: Duration::from_secs(5),
         rpc_retries: 1,
         retry_backoff: Duration::from_millis(1),
+        allow_disk: false,
     }
 }
 
@@ -401,13 +402,14 @@ fn make(
     let clock: crate::Clock = Arc::new(|| Timestamp::from_second(60).unwrap());
     Csi {
         node: "node-1".to_owned(),
+        runtime: "waybill".to_owned(),
         drivers: Arc::new(Drivers::new(config.plugins_dir.clone())),
         classes: WatchedObjects::new(client.clone(), tasks, stop),
         csi_drivers: WatchedObjects::new(client.clone(), tasks, stop),
         objects,
         recorder: Recorder::start(client.clone(), "node-1", clock, tasks, stop),
         metrics: Arc::new(Metrics::new(FeatureGates::all_on())),
-        rotations: Rotations::default(),
+        rotations: Rotations::new(None),
         client,
         config,
     }

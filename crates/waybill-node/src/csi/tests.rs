@@ -5,6 +5,7 @@ mod faults;
 mod limits;
 mod policy;
 mod tokens;
+mod told;
 
 use serde_json::{Value, json};
 use waybill_api::gates::FeatureGates;
@@ -147,40 +148,10 @@ async fn two_classes_are_two_calls_and_no_variable_is_none_csi_23() {
         .driver
         .requests()
         .into_iter()
-        .map(|request| (request.provider_class_name, request.queries.len()))
+        .map(|request| (request.provider_class_name.clone(), request.queries.len()))
         .collect();
     asked.sort();
     assert_eq!(asked, [("other".to_owned(), 1), ("vault".to_owned(), 2)]);
-}
-
-/// CSI-02, CSI-04, CSI-24, OP-41
-#[tokio::test]
-async fn a_driver_hears_who_asks_and_what_the_class_says_csi_04_csi_24() {
-    let fixture = Fixture::new([Act::Echo]).await;
-    let mut container = env(&[("A", "k")]);
-    container["env"][0]["valueFrom"]["csiSecretRef"]["parameters"] =
-        json!({"addr": "mine", "field": "password"});
-    fixture.resolve(container).await.unwrap();
-    let request = fixture.driver.requests().remove(0);
-    let text = |value: &str| value.to_owned();
-    assert_eq!(request.provider_class_name, "vault");
-    assert_eq!(request.class_parameters, [(text("addr"), text("https://v"))].into());
-    assert_eq!(
-        request.queries[0].query_parameters,
-        [(text("addr"), text("mine")), (text("field"), text("password"))].into()
-    );
-    assert_eq!(
-        request.pod_context,
-        [
-            (text("namespace"), text("shop")),
-            (text("serviceAccount"), text("robot")),
-            (text("podName"), text("web")),
-            (text("podUID"), text("9d5e1a2c-uid")),
-            (text("nodeName"), text("node-1")),
-        ]
-        .into()
-    );
-    assert_eq!(request.version, "7.1");
 }
 
 /// CSI-08, CSI-30

@@ -49,11 +49,16 @@ pub(super) struct KnownEnvironments {
 impl ProvenanceLookup for KnownEnvironments {
     fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
         let mut found = self.provenance.find(pod, container)?;
-        let stale = self.pods.0.get().map(|workers| workers.stale_variables(pod.uid(), container));
-        if let Some(stale) = stale.filter(|stale| !stale.is_empty())
+        if let Some(workers) = self.pods.0.get()
             && let Some(told) = found.as_object_mut()
         {
-            told.insert("stale".to_owned(), json!(stale));
+            let stale = workers.stale_variables(pod.uid(), container);
+            if !stale.is_empty() {
+                told.insert("stale".to_owned(), json!(stale));
+            }
+            if workers.is_unknown(pod.uid(), container) {
+                told.insert("staleUnknown".to_owned(), json!(true));
+            }
         }
         Some(found)
     }

@@ -168,7 +168,6 @@ mod tests {
     use std::{
         io::{BufRead, BufReader, Read, Write},
         net::TcpListener,
-        sync::Mutex,
         thread::{self, JoinHandle},
     };
 
@@ -176,6 +175,7 @@ mod tests {
     use waybill_core::id::PodUid;
 
     use super::*;
+    use crate::fake_log::Log;
 
     const CANARY: &str = "hunter2";
 
@@ -226,42 +226,6 @@ mod tests {
         assert!(found.unwrap().data["key"].constant_time_eq(CANARY.as_bytes()));
     }
 
-    /// Everything that is logged, of whatever level.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<String>>);
-
-    impl tracing::Subscriber for Log {
-        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-            true
-        }
-
-        fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            span.record(&mut self.clone());
-            tracing::span::Id::from_u64(1)
-        }
-
-        fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
-            values.record(&mut self.clone());
-        }
-
-        fn event(&self, event: &tracing::Event<'_>) {
-            event.record(&mut self.clone());
-        }
-
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-        fn enter(&self, _: &tracing::span::Id) {}
-
-        fn exit(&self, _: &tracing::span::Id) {}
-    }
-
-    impl tracing::field::Visit for Log {
-        fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-            use std::fmt::Write;
-            write!(self.0.lock().unwrap(), "{field}={value:?} ").unwrap();
-        }
-    }
-
     /// Errors say what the API server says, and nothing of an object; so does the log, whose lines
     /// `kube` writes as well.
     #[tokio::test]
@@ -289,7 +253,7 @@ mod tests {
             assert!(!shown.contains(CANARY), "{shown}");
             assert!(shown.contains("the API server's answer cannot be read"), "{shown}");
         }
-        let logged = log.0.lock().unwrap();
+        let logged = log.text();
         assert!(logged.contains("requesting"), "{logged}");
         assert!(!logged.contains(CANARY), "{logged}");
     }

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use waybill_api::gates::FeatureGate;
 use waybill_core::id::PodUid;
 
-use super::{Workers, lock};
+use super::{Surroundings, Workers, lock};
+use crate::{
+    observed::{Observed, ObservedContainer},
+    pod::Pod,
+};
 
 impl Workers {
     /// Asks for values again as classes say, until the workers end.
@@ -22,5 +27,21 @@ impl Workers {
     /// Variables of a container that have other values by now.
     pub(crate) fn stale_variables(&self, pod: &PodUid, container: &str) -> BTreeSet<String> {
         self.0.around.resolver.csi.rotations.stale_variables(pod, container)
+    }
+
+    /// Whether nobody knows what a container was started with, since the node was started again.
+    pub(crate) fn is_unknown(&self, pod: &PodUid, container: &str) -> bool {
+        self.0.around.resolver.csi.rotations.is_unknown(pod, container)
+    }
+}
+
+impl Surroundings {
+    /// Containers that run already when the node starts are followed from then on.
+    pub(super) async fn resume_rotations(&self, pod: &Pod, observed: &Observed) {
+        if self.resolver.gates.enabled(FeatureGate::CsiDirectEnvInjection) {
+            let runs =
+                |name: &str| observed.latest(name).is_some_and(ObservedContainer::is_running);
+            self.resolver.csi.resume(pod, runs).await;
+        }
     }
 }

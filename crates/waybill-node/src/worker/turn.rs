@@ -194,6 +194,7 @@ impl Worker {
             }
         };
         self.memory.set_health(self.around.watch_health(pod, &observed));
+        self.around.resume_rotations(pod, &observed).await;
         self.memory.stale = self.around.resolver.csi.rotations.stale(pod.uid());
         let now = self.around.now();
         let plan = plan::plan(pod, &observed, &self.memory, now);

@@ -63,7 +63,11 @@ impl Cri {
         }
         let grace = seconds(grace);
         if !grace.is_zero() {
-            self.engine.signal(&record.id, record.stop_signal).await?;
+            match self.engine.signal(&record.id, record.stop_signal).await {
+                // Nobody can be asked to stop it; it can be killed.
+                Err(EngineError::MonitorSilent { .. }) => return self.kill(&record.id).await,
+                signalled => signalled?,
+            }
             if timeout(grace, self.engine.wait(&record.id)).await.is_err() {
                 info!(container = record.id, "container did not stop in time and is killed");
             }
@@ -173,7 +177,7 @@ impl Cri {
         if !matches!(self.engine.state(id), Ok(State::Running { .. })) {
             return Ok(());
         }
-        match timeout(KILL_LIMIT, self.engine.wait(id)).await {
+        match timeout(KILL_LIMIT, self.engine.wait_killed(id)).await {
             Ok(Ok(_) | Err(EngineError::NotFound { .. })) => Ok(()),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => {

@@ -70,7 +70,7 @@ impl Cri {
         let variables = std::mem::take(&mut config.envs);
         let (cri, id, sandbox) = (Arc::clone(self), id.to_owned(), sandbox.clone());
         let (record, request) = self
-            .blocking(move || {
+            .making(move || {
                 let image = cri.images.resolve(&name)?;
                 let rootfs = cri.mount_rootfs(&id, &image)?;
                 if let Some(directory) = log.as_deref().and_then(Path::parent) {

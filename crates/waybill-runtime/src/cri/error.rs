@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use waybill_core::chain::Chain;
 use waybill_proto::env::VariableError;
 
-use crate::{engine::EngineError, image::ImageError, streaming::ParkError};
+use crate::{NotDone, engine::EngineError, image::ImageError, streaming::ParkError};
 
 pub(crate) type Result<T> = std::result::Result<T, CriError>;
 
@@ -97,6 +97,9 @@ pub enum CriError {
         #[source]
         source: io::Error,
     },
+    /// A thread for it is missing, or it failed in a way that is a bug.
+    #[error(transparent)]
+    NotDone(#[from] NotDone),
     /// A task of ours ended early.
     #[error("the request was given up because the runtime is stopping")]
     Stopping,
@@ -143,6 +146,7 @@ impl CriError {
             Self::Engine(error) => engine_code(error),
             Self::Image(error) => image_code(error),
             Self::Park(_) => Code::ResourceExhausted,
+            Self::NotDone(error) => not_done_code(error),
         }
     }
 }
@@ -153,7 +157,9 @@ fn engine_code(error: &EngineError) -> Code {
         EngineError::AlreadyExists { .. } => Code::AlreadyExists,
         EngineError::Invalid { .. } => Code::InvalidArgument,
         EngineError::WrongState { .. } => Code::FailedPrecondition,
-        EngineError::SpawnerLost | EngineError::ShuttingDown => Code::Unavailable,
+        EngineError::SpawnerLost => Code::Unavailable,
+        EngineError::MonitorSilent { .. } => Code::DeadlineExceeded,
+        EngineError::NotDone(error) => not_done_code(error),
         EngineError::Exec(_)
         | EngineError::Refused { .. }
         | EngineError::Dial { .. }
@@ -176,6 +182,14 @@ fn image_code(error: &ImageError) -> Code {
         ImageError::ContainerExists(_) => Code::AlreadyExists,
         ImageError::Registry { .. } | ImageError::Locked(_) => Code::Unavailable,
         ImageError::Io { .. } => Code::Internal,
+        ImageError::NotDone(error) => not_done_code(error),
+    }
+}
+
+fn not_done_code(error: &NotDone) -> Code {
+    match error {
+        NotDone::NoThread(_) => Code::ResourceExhausted,
+        NotDone::Panicked => Code::Internal,
     }
 }
 

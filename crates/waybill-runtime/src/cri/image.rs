@@ -16,8 +16,11 @@ use waybill_proto::cri::{
     image_service_server,
 };
 
-use super::{Clock, error::CriError};
-use crate::image::{Auth, Image, ImageError, ImageName, Images};
+use super::{Clock, error::CriError, tracked};
+use crate::{
+    blocking::{on_a_thread, on_a_thread_or_here},
+    image::{Auth, Image, ImageError, ImageName, Images},
+};
 
 /// How many images go into one message of a stream.
 const BATCH: usize = 100;
@@ -142,12 +145,12 @@ impl From<ImageError> for Status {
     }
 }
 
-/// Waits for the disk on a thread that may.
-pub(super) async fn blocking<T: Send + 'static>(
+/// Waits for the disk on a thread that may, for what frees or tells something.
+async fn blocking<T: Send + 'static>(
     tasks: &TaskTracker,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Status> {
-    tasks.spawn_blocking(work).await.map_err(|_| stopping())
+    on_a_thread_or_here(tracked(tasks, work)).await.map_err(|error| CriError::from(error).into())
 }
 
 fn stopping() -> Status {
@@ -157,8 +160,13 @@ fn stopping() -> Status {
 /// Lets the disk catch up while nobody waits for it.
 pub(super) fn settle(images: &Images, tasks: &TaskTracker) {
     let images = images.clone();
-    tasks.spawn_blocking(move || {
-        if let Err(error) = images.settle() {
+    let work = tracked(tasks, move || images.settle());
+    tasks.spawn(async move {
+        let settled = match on_a_thread(work).await {
+            Ok(settled) => settled,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = settled {
             let error = Chain(&error).to_string();
             tracing::warn!(error, "new layers may have to be unpacked again after a power cut");
         }

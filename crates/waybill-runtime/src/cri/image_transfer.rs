@@ -11,8 +11,11 @@ use waybill_proto::runtime::{
     ExportRequest, ExportResponse, ImportRequest, ImportResponse, ImportedImage, images_server,
 };
 
-use super::image::{blocking, settle};
-use crate::image::{ImageError, Images};
+use super::{error::CriError, image::settle, tracked};
+use crate::{
+    blocking::on_a_thread,
+    image::{ImageError, Images},
+};
 
 /// How many pieces may wait for the disk or for the client.
 const WAITING: usize = 4;
@@ -46,7 +49,7 @@ impl images_server::Images for ImageTransfer {
         };
         let (sender, receiver) = mpsc::channel(WAITING);
         let images = self.images.clone();
-        let work = blocking(&self.tasks, move || {
+        let work = on_a_thread(tracked(&self.tasks, move || {
             let name = Some(first.name.as_str()).filter(|name| !name.is_empty());
             let reader = Pieces { receiver, current: Bytes::from(first.data) };
             let imported = images.import(reader, name)?;
@@ -56,10 +59,10 @@ impl images_server::Images for ImageTransfer {
                 }
             }
             Ok::<_, ImageError>(imported)
-        });
+        }));
         let feed = feed(pieces, sender);
         let (imported, ()) = tokio::join!(work, feed);
-        let images = imported??;
+        let images = imported.map_err(CriError::from)??;
         settle(&self.images, &self.tasks);
         let images = images.into_iter().map(|image| ImportedImage {
             id: image.id.to_string(),
@@ -78,11 +81,18 @@ impl images_server::Images for ImageTransfer {
         self.images.resolve(&wanted)?;
         let (sender, receiver) = mpsc::channel(WAITING);
         let images = self.images.clone();
-        self.tasks.spawn_blocking(move || {
-            let writer = io::BufWriter::with_capacity(PIECE, Sender(sender.clone()));
-            if let Err(error) = images.export(&[wanted], writer) {
+        let pipe = Sender(sender.clone());
+        let work = tracked(&self.tasks, move || {
+            images.export(&[wanted], io::BufWriter::with_capacity(PIECE, pipe))
+        });
+        self.tasks.spawn(async move {
+            let exported = match on_a_thread(work).await {
+                Ok(exported) => exported,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = exported {
                 // A client that went away does not want to know.
-                let _ = sender.blocking_send(Err(error.into()));
+                let _ = sender.send(Err(error.into())).await;
             }
         });
         let pieces = stream::unfold(receiver, async |mut receiver| {

@@ -196,7 +196,7 @@ impl Cri {
         let directory = self.sandbox_dir(id);
         let files = (directory.clone(), record.config.clone(), hostname.clone());
         let isolation = files::Isolation { network: options.network(), ipc: options.ipc() };
-        self.blocking(move || {
+        self.making(move || {
             let (directory, config, hostname) = files;
             record::make_directory(&directory).map_err(CriError::io("make", &directory))?;
             make_log_directory(&config.log_directory)?;

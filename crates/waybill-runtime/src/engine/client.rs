@@ -23,12 +23,27 @@ use super::{
 
 type Answer = (Reply, Vec<OwnedFd>);
 
+/// The place among those who wait, given up with the waiting.
+struct Place<'a> {
+    client: &'a Client,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.client.waiting().as_mut() {
+            waiting.remove(&self.number);
+        }
+    }
+}
+
 /// A connection on which any number of requests wait for their answers. Somebody must keep calling [`Client::receive`].
 #[derive(Debug)]
 pub(super) struct Client {
     socket: UnixStream,
-    /// Held while a message is sent, so that messages do not mix.
-    sending: AsyncMutex<()>,
+    /// Held while a message is sent, so that messages do not mix. Holds what somebody began to send who does not wait any
+    /// more: half a message must not be followed by another.
+    sending: AsyncMutex<Option<Outgoing>>,
     /// `None` once the monitor is gone.
     waiting: Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>,
     next_number: AtomicU64,
@@ -39,25 +54,32 @@ impl Client {
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket: UnixStream::from_std(socket)?,
-            sending: AsyncMutex::new(()),
+            sending: AsyncMutex::new(None),
             waiting: Mutex::new(Some(HashMap::new())),
             next_number: AtomicU64::new(0),
         })
     }
 
-    /// Asks the monitor; `None` if it is gone before it answered. `block` may hold values.
-    pub(super) async fn ask(&self, request: Request, block: &[u8]) -> Option<Answer> {
+    /// Asks the monitor, which has until `until` to begin; `None` if it is gone before it answered. `block` may hold values.
+    pub(super) async fn ask(&self, request: Request, until: u64, block: &[u8]) -> Option<Answer> {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         self.waiting().as_mut()?.insert(number, sender);
-        let message = Outgoing::new(&Numbered { number, request }, block, Vec::new()).ok()?;
-        self.send(message).await.ok()?;
+        let _place = Place { client: self, number };
+        let request = Numbered { number, until: Some(until), request };
+        self.send(Outgoing::new(&request, block, Vec::new()).ok()?).await.ok()?;
         receiver.await.ok()
     }
 
-    async fn send(&self, mut message: Outgoing) -> io::Result<()> {
-        let _turn = self.sending.lock().await;
-        loop {
+    async fn send(&self, message: Outgoing) -> io::Result<()> {
+        let mut turn = self.sending.lock().await;
+        self.send_begun(&mut turn).await?;
+        *turn = Some(message);
+        self.send_begun(&mut turn).await
+    }
+
+    async fn send_begun(&self, begun: &mut Option<Outgoing>) -> io::Result<()> {
+        while let Some(message) = begun {
             self.socket.writable().await?;
             let sent = self.socket.try_io(Interest::WRITABLE, || {
                 if message.send(self.socket.as_fd())? {
@@ -68,9 +90,13 @@ impl Client {
             });
             match sent {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result,
+                result => {
+                    *begun = None;
+                    result?;
+                }
             }
         }
+        Ok(())
     }
 
     /// The next message that is no answer; answers go to those who wait. `None` when the monitor is gone.

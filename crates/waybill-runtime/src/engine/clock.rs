@@ -1,10 +1,24 @@
-//! The engine's one clock. It only stamps what happens to real processes; nothing is decided by it.
+//! The engine's clocks. They stamp what happens to real processes, and tell what was asked too long ago.
 
 use std::time::{Duration, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
 
 #[expect(clippy::disallowed_methods, reason = "real processes start and end in real time")]
 pub(super) fn now() -> SystemTime {
     SystemTime::now()
+}
+
+/// Nanoseconds by the clock by which the kernel tells when processes began, the same for all processes.
+pub(super) fn after_boot() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// The same clock after `limit`.
+pub(super) fn after_boot_in(limit: Duration) -> u64 {
+    after_boot().saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// So many seconds of a request; none if the number is negative. More than thirty years are as good as

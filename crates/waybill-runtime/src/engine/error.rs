@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use crate::NotDone;
+
 /// Why the engine did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -46,9 +48,9 @@ pub enum EngineError {
         /// Why not.
         reason: String,
     },
-    /// The runtime is ending.
-    #[error("the runtime is shutting down")]
-    ShuttingDown,
+    /// A thread for it is missing, or it failed in a way that is a bug.
+    #[error(transparent)]
+    NotDone(#[from] NotDone),
     /// The program could not be started.
     #[error(transparent)]
     Exec(#[from] ExecFault),
@@ -60,14 +62,25 @@ pub enum EngineError {
         /// What its creation reported.
         reason: String,
     },
-    /// The container's monitor died or does not answer; its container is being killed.
+    /// The container's monitor died; its container is being killed.
     #[error("the monitor of container {id:?} is gone")]
     MonitorLost {
         /// The container.
         id: String,
     },
+    /// The container's monitor lives and does not answer; the container is left as it is.
+    #[error(
+        "the monitor of container {id:?} did not answer within {seconds} s; it may be stopped: \
+         continue it, or delete the container"
+    )]
+    MonitorSilent {
+        /// The container.
+        id: String,
+        /// How long it had.
+        seconds: u64,
+    },
     /// The spawner died while it worked on this; another takes its place.
-    #[error("the spawner process died; try again")]
+    #[error("the spawner process died or did not answer, and was replaced; try again")]
     SpawnerLost,
     /// A container was made by a newer runtime. It is left as it is.
     #[error("{} was written by a newer runtime: run that one until its containers are gone", path.display())]

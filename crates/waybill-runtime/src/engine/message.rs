@@ -52,6 +52,10 @@ pub(super) enum SpawnerReply {
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Numbered {
     pub(super) number: u64,
+    /// When nobody waits for the answer any more, in nanoseconds after boot. A monitor that was stopped meanwhile does nothing
+    /// then; older runtimes do not tell it.
+    #[serde(default)]
+    pub(super) until: Option<u64>,
     pub(super) request: Request,
 }
 

@@ -27,6 +27,8 @@ pub(super) const EXIT: &str = "exit.json";
 /// Which cgroups a monitor made.
 pub(super) const CGROUPS: &str = "cgroups.json";
 pub(super) const MONITOR_SOCKET: &str = "monitor.sock";
+/// What monitors are called among processes.
+pub(super) const MONITOR_NAME: &std::ffi::CStr = c"waybill-monitor";
 /// What the name of a file ends with that is not whole.
 pub(super) const HALF_WRITTEN: &str = ".new";
 /// From a container's run directory, where its monitor works.

@@ -6,6 +6,7 @@ mod exec;
 mod lifecycle;
 mod recover;
 mod sandbox;
+mod silent;
 
 use std::{
     collections::HashMap,
@@ -22,7 +23,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::container::Entry;
-pub use self::exec::{Session, SessionProcess};
+pub use self::{
+    exec::{Session, SessionProcess},
+    silent::Patience,
+};
 use super::{
     AttachRecord, AttachRequest, Attachment, ContainerCgroups, ContainerRequest, EngineError,
     ExecRequest, Exit, Kind, Namespaces, ProcessIo, SandboxRequest, SessionFilter, SessionRecord,
@@ -33,6 +37,7 @@ use super::{
     message::{Reply, Request},
     sessions::Sessions,
 };
+use crate::blocking::{on_a_thread, on_a_thread_or_here};
 
 type Result<T> = std::result::Result<T, EngineError>;
 
@@ -45,6 +50,7 @@ pub struct Engine {
     me: Weak<Self>,
     run_dir: PathBuf,
     spawner: Arc<Spawner>,
+    patience: Patience,
     hierarchies: Hierarchies,
     device_guard: DeviceGuard,
     entries: Mutex<HashMap<String, Arc<Entry>>>,
@@ -65,6 +71,15 @@ impl Engine {
     /// Takes over what lives in `run_dir`: connects to the monitors of containers that are still there, and reads how
     /// the others ended. If `run_dir` is not on a tmpfs, one is mounted there.
     pub async fn new(spawner: Spawner, run_dir: PathBuf) -> Result<Arc<Self>> {
+        Self::with_patience(spawner, run_dir, Patience::default()).await
+    }
+
+    /// As [`Engine::new`], with so much patience for monitors.
+    pub async fn with_patience(
+        spawner: Spawner,
+        run_dir: PathBuf,
+        patience: Patience,
+    ) -> Result<Arc<Self>> {
         let spawner = Arc::new(spawner);
         let ours = Arc::clone(&spawner);
         let (run_dir, hierarchies) = blocking(move || {
@@ -79,6 +94,7 @@ impl Engine {
             attach_sessions: AttachSessions::new(run_dir.join(recover::ATTACH_SESSIONS)),
             run_dir,
             spawner,
+            patience,
             device_guard: DeviceGuard::of(&hierarchies),
             hierarchies,
             entries: Mutex::default(),
@@ -179,6 +195,11 @@ impl Engine {
                 return Err(not_found(Kind::Container, id));
             }
         }
+    }
+
+    /// Waits for the end of a container that was killed. If its monitor does not tell of it, that is ended too.
+    pub async fn wait_killed(&self, id: &str) -> Result<Exit> {
+        self.wait_for_killed(id).await
     }
 
     /// Removes what is left of a container that has ended or was never started. Idempotent.
@@ -292,17 +313,16 @@ fn io_error<'a>(
     move |source| EngineError::Io { action, path: path.to_owned(), source }
 }
 
-/// Runs what may keep a thread busy for a while.
+/// Runs what may keep a thread busy for a while, and ends or tells something.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(EngineError::ShuttingDown),
-        },
-    }
+    on_a_thread_or_here(work).await?
+}
+
+/// Runs what may keep a thread busy for a while and makes something, or refuses.
+async fn making<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    on_a_thread(work).await?
 }
 
 /// A sender of states that starts with one.

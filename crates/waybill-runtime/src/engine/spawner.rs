@@ -27,7 +27,7 @@ use rustix::{
 
 use super::{
     message::{SandboxPlan, SpawnerReply, SpawnerRequest},
-    monitor, sandbox,
+    monitor, record, sandbox,
     sys::{self, Fork},
     wire::{Outgoing, Read, Reader},
 };
@@ -35,12 +35,13 @@ use super::{
 /// What a spawner is called among processes; it is also how the program knows that it is one.
 const NAME: &str = "waybill-spawner";
 
-/// How long a spawner that was started may take to answer for the first time.
-const FIRST_ANSWER: Duration = Duration::from_secs(30);
+/// How long a spawner may take to answer; one that takes longer is replaced.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A handle to the spawner process, which ends when the handle is dropped. Monitors and their containers do not.
 ///
-/// A spawner that died is replaced when it is needed next, or when somebody asks whether it is there.
+/// A spawner that died is replaced when it is needed next, or when somebody asks whether it is there; one that does not answer,
+/// by whoever waited for it.
 #[derive(Debug)]
 pub struct Spawner {
     origin: Origin,
@@ -54,6 +55,8 @@ struct Origin {
     program: OwnedFd,
     /// Held open by each of them, and by what they fork to make sandboxes, until its end.
     lock: OnceLock<OwnedFd>,
+    /// How long each may take to answer.
+    patience: Duration,
 }
 
 /// One process that serves as a spawner.
@@ -71,8 +74,13 @@ impl Spawner {
 
     /// Starts another program as a spawner, whose `main` begins with [`Spawner::serve_if_asked`].
     pub fn start_program(program: &Path) -> io::Result<Self> {
+        Self::start_with_patience(program, PATIENCE)
+    }
+
+    /// As [`Spawner::start_program`], for a spawner that is replaced when it has not answered for so long.
+    pub fn start_with_patience(program: &Path, patience: Duration) -> io::Result<Self> {
         let program = sys::open_program_read_only(program)?;
-        let origin = Origin { program, lock: OnceLock::new() };
+        let origin = Origin { program, lock: OnceLock::new(), patience };
         let current = Mutex::new(Process::start(&origin)?);
         Ok(Self { origin, current })
     }
@@ -158,11 +166,11 @@ impl Process {
             .stderr(Stdio::inherit())
             .spawn()?;
         let mut process = Self { socket: ours, child };
-        process.socket.set_read_timeout(Some(FIRST_ANSWER))?;
+        process.socket.set_read_timeout(Some(origin.patience))?;
+        process.socket.set_write_timeout(Some(origin.patience))?;
         let answer = process.send(&SpawnerRequest::Ping, Vec::new());
         let answer = answer.and_then(|()| process.receive());
         let answer = answer.and_then(|_| process.hold_lock(origin));
-        process.socket.set_read_timeout(None)?;
         answer.inspect_err(|_| process.end()).map(|()| process)
     }
 
@@ -299,7 +307,7 @@ fn detach(connection: &OwnedFd, socket: &UnixListener) -> io::Result<()> {
     rustix::stdio::dup2_stderr(&null)?;
     drop(null);
     sys::close_all_but(&[connection.as_fd(), socket.as_fd()])?;
-    rustix::thread::set_name(c"waybill-monitor")?;
+    rustix::thread::set_name(record::MONITOR_NAME)?;
     Ok(())
 }
 

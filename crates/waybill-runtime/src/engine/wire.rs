@@ -4,6 +4,7 @@
 //! byte. Values of variables travel in the block only; every buffer that held a block is wiped when it is dropped.
 
 use std::{
+    fmt,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -60,6 +61,13 @@ pub(super) struct Outgoing {
     bytes: Zeroizing<Vec<u8>>,
     sent: usize,
     fds: Vec<OwnedFd>,
+}
+
+impl fmt::Debug for Outgoing {
+    /// Without the bytes, which may hold values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing").field("sent", &self.sent).finish_non_exhaustive()
+    }
 }
 
 impl Outgoing {

@@ -3,6 +3,7 @@
 use std::{fmt, io};
 
 use super::{digest::Digest, name::ImageNameError};
+use crate::NotDone;
 
 /// What this module returns.
 pub type Result<T> = std::result::Result<T, ImageError>;
@@ -66,6 +67,9 @@ pub enum ImageError {
     /// The state directory belongs to another process.
     #[error("another runtime uses {0}; stop it, or give this one a state directory of its own")]
     Locked(String),
+    /// A thread for it is missing, or it failed in a way that is a bug.
+    #[error(transparent)]
+    NotDone(#[from] NotDone),
     /// The file system or the kernel refused.
     #[error("{doing}")]
     Io {

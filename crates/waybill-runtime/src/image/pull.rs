@@ -8,6 +8,7 @@ mod reason;
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -22,7 +23,6 @@ use oci_client::{
 };
 use oci_spec::image::Descriptor;
 use serde::Deserialize;
-use tokio::io::AsyncWriteExt;
 use waybill_core::secret::SecretBytes;
 
 use super::{
@@ -32,9 +32,13 @@ use super::{
     name::ImageName,
     store::{Lease, Store},
 };
+use crate::blocking::on_a_thread;
 
 /// How many blobs are fetched at a time.
 const MOST_FETCHES: usize = 3;
+
+/// How much of a blob is collected before it is written.
+const PIECE: usize = 1 << 20;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Without a single byte.
@@ -79,6 +83,8 @@ pub(super) async fn pull(
     auth: Option<&Auth>,
     watch: &(impl Fn(Progress) + Sync),
 ) -> Result<Digest> {
+    // The registry's client asks tokio's pool for a thread to look its name up, and would panic.
+    blocking(|| Ok(())).await?;
     let registry = Registry::new(name, auth)?;
     let limit = store.limits.metadata_bytes;
     let target = registry.manifest(name.digest(), limit).await?;
@@ -173,7 +179,8 @@ async fn fetch(
     let path = temporary.0.as_path();
     let doing = || format!("writing {}", path.display());
     // Made here and now: a task that is dropped must not leave a thread behind that makes it later.
-    let mut file = tokio::fs::File::from_std(fs::File::create(path).doing(doing)?);
+    let mut file = fs::File::create(path).doing(doing)?;
+    let mut waiting = Vec::new();
     let mut hash = Hashing::new(std::io::sink());
     let mut received = 0_u64;
     let mut content = registry.blob(blob.digest).await?;
@@ -188,12 +195,14 @@ async fn fetch(
         if received > blob.size {
             break;
         }
-        std::io::Write::write_all(&mut hash, &bytes).doing(doing)?;
-        file.write_all(&bytes).await.doing(doing)?;
+        hash.write_all(&bytes).doing(doing)?;
+        waiting.extend_from_slice(&bytes);
+        if waiting.len() >= PIECE {
+            file = write(file, std::mem::take(&mut waiting), path).await?;
+        }
         watch(progress(received));
     }
-    file.flush().await.doing(doing)?;
-    drop(file);
+    drop(write(file, waiting, path).await?);
     if received != blob.size {
         let more = if received > blob.size { "more than " } else { "" };
         return Err(registry.failed(format!(
@@ -209,6 +218,15 @@ async fn fetch(
         return Err(ImageError::Digest { what, expected, found });
     }
     add(store, expected, path).await
+}
+
+async fn write(mut file: fs::File, bytes: Vec<u8>, path: &Path) -> Result<fs::File> {
+    let path = path.to_owned();
+    blocking(move || {
+        file.write_all(&bytes).doing(|| format!("writing {}", path.display()))?;
+        Ok(file)
+    })
+    .await
 }
 
 /// A manifest that is in memory already.
@@ -227,22 +245,22 @@ async fn add(store: &Arc<Store>, blob: Digest, path: &Path) -> Result<()> {
 async fn read(store: &Arc<Store>, blob: Digest) -> Result<Vec<u8>> {
     let limit = store.limits.metadata_bytes;
     let path = store.blob_path(blob);
-    let doing = || format!("reading the blob {blob}");
-    if tokio::fs::metadata(&path).await.doing(doing)?.len() > limit {
-        let what = "an image configuration".into();
-        return Err(ImageError::Limit { what, limit, unit: "bytes" });
-    }
-    tokio::fs::read(&path).await.doing(doing)
+    let doing = move || format!("reading the blob {blob}");
+    blocking(move || {
+        if fs::metadata(&path).doing(doing)?.len() > limit {
+            let what = "an image configuration".into();
+            return Err(ImageError::Limit { what, limit, unit: "bytes" });
+        }
+        fs::read(&path).doing(doing)
+    })
+    .await
 }
 
-/// Waits for the disk on a thread that may.
+/// Waits for the disk on a thread that may; refuses if there is none.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(std::io::Error::other(error)).doing(|| "storing an image"),
-    }
+    on_a_thread(work).await?
 }
 
 /// A file that goes away unless it was moved to its place.

@@ -24,7 +24,8 @@ use waybill_core::env::{
     value::EnvValue,
 };
 use waybill_runtime::engine::{
-    ContainerRequest, Engine, ExecRequest, Exit, ProcessIo, SeccompProfile, Session, Spawner, Stdio,
+    ContainerRequest, Engine, ExecRequest, Exit, Patience, ProcessIo, SeccompProfile, Session,
+    Spawner, Stdio,
 };
 
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
@@ -38,6 +39,8 @@ pub(crate) struct Lab {
     pub(crate) rootfs: PathBuf,
     /// The cgroup below which everything of this lab stands.
     pub(crate) cgroup: PathBuf,
+    /// Of the runtime that is started next.
+    pub(crate) patience: Patience,
 }
 
 impl Lab {
@@ -56,7 +59,8 @@ impl Lab {
         make_rootfs(&rootfs);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let cgroup = PathBuf::from(format!("/waybill-test-{}-{number}", std::process::id()));
-        let mut lab = Self { engine: None, directory, rootfs, cgroup };
+        let patience = Patience::default();
+        let mut lab = Self { engine: None, directory, rootfs, cgroup, patience };
         lab.start_runtime().await;
         Some(lab)
     }
@@ -73,7 +77,8 @@ impl Lab {
     pub(crate) async fn start_runtime(&mut self) {
         let spawner =
             Spawner::start_program(Path::new(env!("CARGO_BIN_EXE_waybill-test-spawner"))).unwrap();
-        self.engine = Some(Engine::new(spawner, self.run_dir()).await.unwrap());
+        let engine = Engine::with_patience(spawner, self.run_dir(), self.patience).await;
+        self.engine = Some(engine.unwrap());
     }
 
     /// As when the runtime is killed: its sockets close and nobody hears anything.

@@ -144,7 +144,7 @@ impl Client {
                 return Err(format!("the value of result {at} is no text"));
             }
         }
-        Ok(results.into_iter().map(|result| result.value).collect())
+        Ok(results.into_iter().map(|mut result| std::mem::take(&mut result.value)).collect())
     }
 
     /// A text of a failure that has a value in it; keys may have one by themselves.

@@ -4,7 +4,8 @@
 //! `cargo bench -p waybill --bench stack`. Needs root and busybox-static. The machine is shared by the
 //! stack and this client, and often by others, so ratios tell more than times; `docs/performance.md`
 //! records both. `--test` does a little of everything once, `--only-exec` leaves out pods and rest,
-//! `--only-files` all but env files.
+//! `--only-files` all but env files, `--only-drivers` all but variables of drivers. `--against PROGRAM` does
+//! nothing but compare with another `waybill`.
 
 #![expect(
     clippy::print_stdout,
@@ -12,6 +13,8 @@
     reason = "a measurement for people; a step that fails ends it"
 )]
 
+mod against;
+mod drivers;
 mod files;
 mod numbers;
 mod pods;
@@ -32,22 +35,36 @@ struct Size {
     crowd: usize,
     execs: usize,
     files: usize,
+    drivers: usize,
     rest: Duration,
 }
 
 fn main() {
     let smoke = has_argument("--test");
     let size = if smoke {
-        Size { pods: 1, crowd: 3, execs: 4, files: 1, rest: Duration::from_millis(200) }
+        Size { pods: 1, crowd: 3, execs: 4, files: 1, drivers: 1, rest: Duration::from_millis(200) }
     } else {
-        Size { pods: 30, crowd: 100, execs: 400, files: 15, rest: Duration::from_secs(30) }
+        Size {
+            pods: 30,
+            crowd: 100,
+            execs: 400,
+            files: 15,
+            drivers: 60,
+            rest: Duration::from_secs(30),
+        }
     };
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: containers need root");
         return;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(measure(size));
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--against").skip(1);
+    runtime.block_on(async {
+        match arguments.next() {
+            Some(other) => against::measure(&other, size.pods, size.execs).await,
+            None => measure(size).await,
+        }
+    });
 }
 
 async fn measure(size: Size) {
@@ -65,10 +82,15 @@ async fn measure(size: Size) {
         files::measure(&pods, size.files).await;
         return up.stop();
     }
+    if has_argument("--only-drivers") {
+        drivers::measure(&pods, size.drivers).await;
+        return up.stop();
+    }
     if !has_argument("--only-exec") {
         rest(&up, size.rest).await;
         one_by_one(&pods, size.pods).await;
         files::measure(&pods, size.files).await;
+        drivers::measure(&pods, size.drivers).await;
         crowd(&pods, size.crowd).await;
     }
     sessions::latency(&up, &pods, size.execs).await;

@@ -20,7 +20,8 @@ impl Times {
         self.percentile(50)
     }
 
-    fn percentile(&self, percent: usize) -> f64 {
+    /// In milliseconds; 0 is the least.
+    pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let at = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
         self.0.get(at).map_or(0.0, |time| time.as_secs_f64() * 1e3)
     }

@@ -38,10 +38,12 @@ impl Pods {
 
     /// The same with a spec of its own.
     pub(crate) async fn run_spec(&self, name: &str, spec: Value) {
-        let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec}));
-        let made = self.0.create(&PostParams::default(), &pod.unwrap()).await.unwrap();
-        let version = made.metadata.resource_version.unwrap();
-        self.until(name, &version, |event| {
+        // As it is: the types of the client do not know variables of drivers.
+        let pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+        let made = self.create("/api/v1/namespaces/default/pods", &pod).await;
+        let version = made.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap();
+        self.until(name, version, |event| {
             let WatchEvent::Modified(pod) = event else { return false };
             pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
         })
@@ -54,8 +56,19 @@ impl Pods {
         let _ = maps.create(&PostParams::default(), &map.unwrap()).await.unwrap();
     }
 
+    /// Any object, at the path of its kind.
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Value {
+        let requests = Requests::new(self.0.clone().into_client());
+        requests.create(path, object).await.unwrap()
+    }
+
     /// How long the node has spent on environments since it started.
     pub(crate) async fn environment_seconds(&self) -> f64 {
+        self.node_metric("waybill_node_environment_seconds_sum").await
+    }
+
+    /// The sum of a metric of the node over all its labels.
+    pub(crate) async fn node_metric(&self, name: &str) -> f64 {
         let requests = Requests::new(self.0.clone().into_client());
         let nodes = requests.get("/api/v1/nodes").await.unwrap();
         let node = nodes.pointer("/items/0/metadata/name").and_then(Value::as_str).unwrap();
@@ -63,9 +76,9 @@ impl Pods {
         let mut text = String::new();
         let mut metrics = requests.stream(&path).await.unwrap();
         metrics.read_to_string(&mut text).await.unwrap();
-        let sum = "waybill_node_environment_seconds_sum";
-        let line = text.lines().find_map(|line| line.strip_prefix(sum));
-        line.map_or(0.0, |number| number.trim().parse().unwrap())
+        let lines = text.lines().filter_map(|line| line.strip_prefix(name));
+        let own = lines.filter(|rest| rest.starts_with(['{', ' ']));
+        own.map(|rest| rest.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
     }
 
     pub(crate) async fn delete(&self, name: &str) {

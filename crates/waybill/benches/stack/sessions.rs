@@ -22,12 +22,12 @@ use crate::{
     up::Up,
 };
 
-const POD: &str = "box";
+pub(crate) const POD: &str = "box";
 
 /// How many variables a caller sends along.
 const VARIABLES: usize = 10;
 
-const WARM_UP: usize = 20;
+pub(crate) const WARM_UP: usize = 20;
 
 /// The whole chain, the runtime alone and the kernel alone. Taken in turns, so that all see the same machine.
 pub(crate) async fn latency(up: &Up, pods: &Pods, count: usize) {
@@ -98,7 +98,7 @@ pub(crate) async fn overhead(count: usize) {
     without.stop();
 }
 
-async fn exec(executor: &Executor, variables: usize) -> Duration {
+pub(crate) async fn exec(executor: &Executor, variables: usize) -> Duration {
     let options = PodExecOptions {
         stdout: true,
         stderr: true,

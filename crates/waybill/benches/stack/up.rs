@@ -11,6 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use waybill_client::Options;
 
+/// The program that was built for this.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_waybill");
+
 pub(crate) struct Up {
     child: Child,
     directory: TempDir,
@@ -19,8 +22,13 @@ pub(crate) struct Up {
 impl Up {
     /// Starts it and waits until it says that it is ready.
     pub(crate) fn start(flags: &[&str]) -> Self {
+        Self::start_program(PROGRAM, flags)
+    }
+
+    /// The same with another `waybill`.
+    pub(crate) fn start_program(program: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_waybill"))
+        let mut child = Command::new(program)
             .args(["up", "--listen", "127.0.0.1:0", "--state-dir"])
             .arg(directory.path())
             .args(flags)

@@ -5,7 +5,10 @@ use std::time::SystemTime;
 use anyhow::Result;
 use waybill_csi::{drivers::aws::Aws, server::Server};
 
-use super::serve::{ServeArgs, serve};
+use super::{
+    addresses::AddressArgs,
+    serve::{ServeArgs, serve},
+};
 use crate::Outcome;
 
 /// Secrets of AWS Secrets Manager and parameters of the Parameter Store.
@@ -31,11 +34,18 @@ Parameters of a variable:
   version         the number or a label; of a parameter")]
 pub(crate) struct Args {
     #[command(flatten)]
+    addresses: AddressArgs,
+
+    #[command(flatten)]
     serve: ServeArgs,
 }
 
 pub(super) fn run(args: Args) -> Result<Outcome> {
     #[expect(clippy::disallowed_methods, reason = "this is the clock that is passed down")]
     let clock = SystemTime::now;
-    serve(args.serve, |config| Server::start(Aws::new(clock), config))
+    let allowed = args.addresses.allowed()?;
+    serve(args.serve, |config| {
+        args.addresses.warn();
+        Server::start(Aws::new(clock).at(allowed), config)
+    })
 }

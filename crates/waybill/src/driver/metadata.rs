@@ -3,7 +3,10 @@
 use anyhow::Result;
 use waybill_csi::{drivers::metadata::Metadata, server::Server};
 
-use super::serve::{ServeArgs, serve};
+use super::{
+    addresses::AddressArgs,
+    serve::{ServeArgs, serve},
+};
 use crate::Outcome;
 
 /// What a cloud tells its machines: EC2, Google Compute Engine, Azure.
@@ -26,9 +29,13 @@ Parameters of a variable:
   resource          what an Azure token is for")]
 pub(crate) struct Args {
     #[command(flatten)]
+    addresses: AddressArgs,
+
+    #[command(flatten)]
     serve: ServeArgs,
 }
 
 pub(super) fn run(args: Args) -> Result<Outcome> {
-    serve(args.serve, |config| Server::start(Metadata::new(), config))
+    let allowed = args.addresses.allowed()?;
+    serve(args.serve, |config| Server::start(Metadata::new().at(allowed), config))
 }

@@ -3,7 +3,10 @@
 use anyhow::Result;
 use waybill_csi::{drivers::vault::Vault, server::Server};
 
-use super::serve::{ServeArgs, serve};
+use super::{
+    addresses::AddressArgs,
+    serve::{ServeArgs, serve},
+};
 use crate::Outcome;
 
 /// Secrets of HashiCorp Vault or OpenBao, KV version 1 and 2.
@@ -29,9 +32,16 @@ Parameters of a variable:
   version         an older version, of KV version 2")]
 pub(crate) struct Args {
     #[command(flatten)]
+    addresses: AddressArgs,
+
+    #[command(flatten)]
     serve: ServeArgs,
 }
 
 pub(super) fn run(args: Args) -> Result<Outcome> {
-    serve(args.serve, |config| Server::start(Vault::new(), config))
+    let allowed = args.addresses.allowed()?;
+    serve(args.serve, |config| {
+        args.addresses.warn();
+        Server::start(Vault::new().at(allowed), config)
+    })
 }

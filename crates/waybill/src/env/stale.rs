@@ -7,10 +7,13 @@ use serde_json::Value;
 use waybill_client::{Place, Requests};
 
 use super::{Provenance, provenance};
-use crate::{Outcome, columns::align, target::pods};
+use crate::{Outcome, columns::align, target::pods, terminal::plain};
 
 /// The annotation of pods whose drivers are asked again.
 const FOLLOWED: &str = "/metadata/annotations/waybill.dev~1restart-on-rotation";
+
+/// Of a container that its node did not start itself, and of which it has found no record.
+const UNKNOWN: &str = "unknown: the node was restarted since, and compares with what it found then";
 
 /// Prints what is stale in one pod, or in all pods of the namespace.
 pub(super) async fn run(
@@ -30,7 +33,7 @@ pub(super) async fn run(
         }
     }
     let text = if rows.len() == 1 {
-        "No container is known to run on old values; a node knows of those that it started since its own start.\n".to_owned()
+        "No container is known to run on old values.\n".to_owned()
     } else {
         align(&rows)
     };
@@ -73,13 +76,16 @@ fn names(pod: &Value) -> Vec<(String, String)> {
 
 fn stale_rows(pod: &str, container: &str, told: &Provenance) -> Vec<Vec<String>> {
     let text = |variable: &Value, field: &str| {
-        variable.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        plain(variable.get(field).and_then(Value::as_str).unwrap_or_default())
     };
     let stale = told.variables.iter().filter(|it| told.stale.contains(&text(it, "name")));
-    let row = |variable: &Value| {
-        vec![pod.to_owned(), container.to_owned(), text(variable, "name"), text(variable, "from")]
-    };
-    stale.map(row).collect()
+    let row = |name: String, from: String| vec![pod.to_owned(), container.to_owned(), name, from];
+    let mut rows: Vec<_> =
+        stale.map(|variable| row(text(variable, "name"), text(variable, "from"))).collect();
+    if told.stale_unknown {
+        rows.push(row("?".to_owned(), UNKNOWN.to_owned()));
+    }
+    rows
 }
 
 #[cfg(test)]
@@ -97,6 +103,17 @@ mod tests {
         .unwrap();
         let rows = stale_rows("web", "app", &told);
         assert_eq!(rows, [["web", "app", "A", "CSI d, class c, key k"]]);
+    }
+
+    /// CSI-60
+    #[test]
+    fn what_nobody_knows_is_said_to_be_unknown_csi_60() {
+        let told: Provenance = serde_json::from_value(json!({
+            "variables": [{"name": "A", "from": "CSI d, class c, key k"}],
+            "staleUnknown": true,
+        }))
+        .unwrap();
+        assert_eq!(stale_rows("web", "app", &told), [["web", "app", "?", UNKNOWN]]);
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use waybill_client::{Resource, Resources};
 
 use super::{
     SecretsStore,
-    document::{set, text, title},
+    class::{MIGRATED_FROM, MigratedFrom},
+    document::{items, set, text, title},
     edit,
     files::{Files, written},
     plan::Plan,
@@ -53,6 +54,10 @@ pub(super) async fn run(args: &SecretsStore, files: &Files) -> Result<Outcome> {
 
     let mut output = io::stdout().lock();
     let changed = changed(&from_cluster, &plan);
+    // All of them before anything is written.
+    for object in &plan.new {
+        check_new(&cluster, &resources, object).await?;
+    }
     if args.write {
         for object in plan.new.iter().chain(changed.iter().map(|(_, after)| after)) {
             let done = write(&cluster, &resources, object).await?;
@@ -104,6 +109,50 @@ fn changed(objects: &[Value], plan: &Plan) -> Vec<(Value, Value)> {
     plan.changes.iter().filter_map(changed).collect()
 }
 
+/// Refuses a new object whose name another one has: it may be an administrator's, and names of new objects
+/// come from those of tenants.
+async fn check_new(cluster: &Cluster, resources: &Resources, object: &Value) -> Result<()> {
+    let Named { api_version, kind, name, namespace } = Named::of(object)?;
+    let Some(resource) = resources.of_kind(api_version, kind) else { return Ok(()) };
+    let place = cluster.place_of(namespace)?;
+    match cluster.requests.get(&resource.object_path(&place, name)).await {
+        Ok(found) if is_ours(&found, object) => Ok(()),
+        Ok(_) => bail!(
+            "there is a {kind} {name} already, which says something else; nothing was written. Rename \
+             it, or the SecretProviderClass"
+        ),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("{} {name}", resource.display_name())),
+    }
+}
+
+/// Whether `found` is what an earlier migration of the same class made, or says no more than `new`.
+fn is_ours(found: &Value, new: &Value) -> bool {
+    let same = |pointer: &str| found.pointer(pointer) == new.pointer(pointer);
+    match text(new, "/kind") {
+        Some("ProviderClass") => {
+            let origin = migrated_from(found);
+            origin.is_some() && origin == migrated_from(new)
+        }
+        // A planned one is only for such as ask for no tokens.
+        Some("CSIDriver") => true,
+        Some("ClusterRole") => same("/rules"),
+        Some("RoleBinding") => {
+            let subjects = items(new, "/subjects");
+            same("/roleRef/name")
+                && items(found, "/subjects").iter().all(|it| subjects.contains(it))
+        }
+        _ => false,
+    }
+}
+
+/// Namespace and name of the SecretProviderClass that a class stands for.
+fn migrated_from(class: &Value) -> Option<(String, String)> {
+    let annotation = class.pointer("/metadata/annotations")?.get(MIGRATED_FROM)?;
+    let origin: MigratedFrom = serde_json::from_str(annotation.as_str()?).ok()?;
+    Some((origin.namespace, origin.name))
+}
+
 /// Makes a new object, or puts a changed one in its place. The version that was read goes along, so
 /// that nobody else's change is lost.
 async fn write(cluster: &Cluster, resources: &Resources, object: &Value) -> Result<String> {
@@ -120,4 +169,31 @@ async fn write(cluster: &Cluster, resources: &Resources, object: &Value) -> Resu
         cluster.requests.apply(resource, &place, name, object).await.with_context(doing)?;
     }
     Ok(format!("{}/{name} written", resource.display_name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// CSI-70
+    #[test]
+    fn objects_of_others_are_not_overwritten_csi_70() {
+        let class = |from: &str| {
+            let from = json!({"name": from, "namespace": "shop", "variables": []}).to_string();
+            json!({"kind": "ProviderClass", "metadata": {"annotations": {MIGRATED_FROM: from}}})
+        };
+        assert!(is_ours(&class("db"), &class("db")));
+        assert!(!is_ours(&class("other"), &class("db")));
+        assert!(!is_ours(&json!({"kind": "ProviderClass", "metadata": {}}), &class("db")));
+        let role = |verb: &str| json!({"kind": "ClusterRole", "rules": [{"verbs": [verb]}]});
+        assert!(is_ours(&role("use"), &role("use")) && !is_ours(&role("*"), &role("use")));
+        let binding = |names: &[&str]| {
+            let subjects: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+            json!({"kind": "RoleBinding", "roleRef": {"name": "r"}, "subjects": subjects})
+        };
+        assert!(is_ours(&binding(&["a"]), &binding(&["a", "b"])));
+        assert!(!is_ours(&binding(&["a", "c"]), &binding(&["a", "b"])));
+    }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use waybill_api::node::AUTOMATIC_DRIVER;
 
 use super::{
     class::{Origin, can_be_listed, provider_class, user_roles},
@@ -93,19 +94,21 @@ impl Plan {
         forward.finish(objects)
     }
 
-    /// One that is there already may ask for more tokens, so it is left alone.
+    /// One that is there already may ask for more tokens, so it is left alone; one that the API server made
+    /// asks for none, and takes ours.
     fn add_driver(&mut self, driver: Value, objects: &[Value]) {
         let same = |it: &Value| {
             ["/kind", "/metadata/name"].iter().all(|at| text(it, at) == text(&driver, at))
         };
         match objects.iter().find(|it| same(it)) {
-            None if !self.new.iter().any(same) => self.new.push(driver),
-            Some(found) if found.pointer("/spec/tokenRequests").is_none() => {
+            Some(found) if found.pointer("/spec/tokenRequests").is_some() => {}
+            Some(found) if !is_automatic(found) => {
                 let name = text(&driver, "/metadata/name").unwrap_or_default();
                 let note = "asks for no token; add tokenRequests, as its guide says";
                 self.report.notes.push(format!("CSIDriver {name}: {note}"));
             }
-            _ => {}
+            _ if self.new.iter().any(same) => {}
+            _ => self.new.push(driver),
         }
     }
 
@@ -286,6 +289,15 @@ impl Forward<'_> {
         if optional {
             set(&mut selector, "optional", true);
         }
+        // `b-c` of namespace `a` and `c` of `a-b` would be one class, with the address of whichever came first.
+        if let Some(used) = self.used.get(&name)
+            && !Rc::ptr_eq(&used.known, known)
+        {
+            let other = used.known.class.title();
+            return Err(format!(
+                "ProviderClass {name} stands for {other} already; rename one of them"
+            ));
+        }
         let used = self.used.entry(name).or_insert_with(|| Use {
             known: Rc::clone(known),
             accounts: BTreeSet::new(),
@@ -363,6 +375,11 @@ impl Forward<'_> {
         }
         self.plan
     }
+}
+
+fn is_automatic(driver: &Value) -> bool {
+    let annotations = driver.pointer("/metadata/annotations");
+    annotations.and_then(|it| it.get(AUTOMATIC_DRIVER)).is_some()
 }
 
 /// The one role that all `accounts` have, if they have one and the objects tell.

@@ -11,9 +11,6 @@ use waybill_node::CsiConfig;
 
 use crate::state_dir::own_directory;
 
-/// The longest path that a Unix socket can have.
-const SOCKET_PATH_BYTES: usize = 107;
-
 #[derive(clap::Args)]
 pub(super) struct CsiArgs {
     /// Below it every driver of variables has a directory with its socket, csi.sock; `plugins` in the
@@ -50,6 +47,11 @@ pub(super) struct CsiArgs {
         allow_hyphen_values = true
     )]
     csi_env_injection_retry_backoff: Duration,
+
+    /// Give variables of drivers also to a runtime that may write them to a disk, as containerd does with every
+    /// container's specification.
+    #[arg(long)]
+    csi_env_allow_disk: bool,
 }
 
 impl CsiArgs {
@@ -57,18 +59,13 @@ impl CsiArgs {
     pub(super) fn config(self, state: &Path) -> Result<CsiConfig> {
         let plugins = self.csi_plugins_dir.unwrap_or_else(|| state.join("plugins"));
         let registry = self.csi_registry_dir.unwrap_or_else(|| state.join("plugins_registry"));
-        let longest = plugins.as_os_str().len().max(registry.as_os_str().len());
-        anyhow::ensure!(
-            longest < SOCKET_PATH_BYTES,
-            "the directories of drivers are too long for sockets in them; name shorter ones with \
-             --csi-plugins-dir and --csi-registry-dir"
-        );
         Ok(CsiConfig {
             plugins_dir: own_directory(&plugins)?,
             registry_dir: own_directory(&registry)?,
             rpc_timeout: self.csi_env_injection_rpc_timeout,
             rpc_retries: self.csi_env_injection_rpc_retries,
             retry_backoff: self.csi_env_injection_retry_backoff,
+            allow_disk: self.csi_env_allow_disk,
         })
     }
 }
@@ -132,11 +129,5 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn directories_leave_room_for_a_socket() {
-        let long = format!("--csi-plugins-dir /tmp/{}", "x".repeat(120));
-        assert!(parse(&long).unwrap_err().contains("--csi-plugins-dir"));
     }
 }

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use waybill_trace::{Caller, End, LiveProcess, OwnProcess, PossibleStarter, Trace, TraceKind};
 
+use crate::terminal::plain;
+
 const HEADER: [&str; 9] = [
     "STARTED",
     "KIND",
@@ -146,30 +148,6 @@ fn process(process: &LiveProcess) -> String {
     format!("{} {}", process.pid, cut(&plain(name)))
 }
 
-fn plain(text: &str) -> String {
-    text.chars().map(|char| if rearranges(char) { '\u{fffd}' } else { char }).collect()
-}
-
-/// JSON whose strings say the same without characters that a terminal acts on. JSON itself asks for that below U+0020
-/// only; outside of strings there are none but line breaks.
-pub(super) fn escaped(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for char in json.chars() {
-        if char != '\n' && rearranges(char) {
-            text.push_str(&format!("\\u{:04x}", u32::from(char)));
-        } else {
-            text.push(char);
-        }
-    }
-    text
-}
-
-/// Whether a terminal would act on it, turn what follows around, or not show it.
-fn rearranges(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
 fn cut(text: &str) -> String {
     match text.char_indices().nth(COMMAND) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
@@ -182,6 +160,7 @@ mod tests {
     use waybill_trace::{MoveReason, MovedProcess};
 
     use super::*;
+    use crate::terminal::{escaped, rearranges};
 
     fn trace() -> Trace {
         Trace {

@@ -10,7 +10,7 @@ use super::{
     Progress,
     role::Role,
     stack::{Flags, Plan, begin},
-    state::{SOCKET_PATH, State},
+    state::State,
 };
 use crate::driver::Kind;
 
@@ -90,6 +90,10 @@ impl Drivers {
         Ok(Self(roles.collect::<Result<_>>()?))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Starts all of them; they need nothing of the stack, so that a node finds them at once.
     pub(super) async fn start(&mut self, progress: &Progress) -> Result<()> {
         let started = self.0.iter_mut().map(|role| {
@@ -117,13 +121,6 @@ fn role(choice: &DriverChoice, plan: &Plan, state: &State) -> Result<Role> {
     let DriverChoice { kind, flags: own } = choice;
     let name = kind.driver_name();
     let socket = state.plugins_dir().join(name).join("csi.sock");
-    let longest = state.registry_dir().join(format!("{name}-reg.sock"));
-    if longest.as_os_str().len() > SOCKET_PATH {
-        bail!(
-            "{} is too long for a socket; choose a shorter --state-dir, or --driver none",
-            longest.display()
-        );
-    }
     let mut flags = Flags::new("driver");
     flags.0.push(kind.word().into());
     flags.add("--socket", socket);

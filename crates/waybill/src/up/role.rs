@@ -183,7 +183,7 @@ impl Role {
         if self.shown {
             let (reader, writer) = io::pipe().with_context(doing)?;
             command.stderr(OwnedFd::from(writer));
-            show(self.name, reader, log);
+            show(self.name, reader, log).with_context(doing)?;
         } else {
             command.stderr(log);
         }
@@ -237,15 +237,17 @@ fn told(status: ExitStatus) -> String {
     }
 }
 
-/// Copies a log to its file and to the terminal. The thread ends with the role.
-fn show(name: &'static str, log: io::PipeReader, mut file: File) {
-    thread::spawn(move || {
+/// Copies a log to its file and to the terminal. The thread ends with the role. A machine that gives none is an error, after which
+/// the role is started again like one that ended.
+fn show(name: &'static str, log: io::PipeReader, mut file: File) -> io::Result<()> {
+    let copy = move || {
         for line in BufReader::new(log).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line);
             let _ = writeln!(file, "{line}");
             let _ = writeln!(io::stderr().lock(), "{name}: {line}");
         }
-    });
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(copy).map(drop)
 }
 
 /// One older log is kept.

@@ -171,6 +171,11 @@ impl Stack {
         self.first_image.as_deref()
     }
 
+    /// Whether variables can be had from drivers.
+    pub(crate) fn has_drivers(&self) -> bool {
+        !self.drivers.is_empty()
+    }
+
     /// Imports what was left for later; returns its name.
     pub(crate) async fn import_rest(&mut self) -> Result<Option<String>> {
         let Some((image, socket)) = self.later.take() else { return Ok(None) };

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::state_dir::{no_links, own_directory};
 
 /// The longest path that a Unix socket can have.
-pub(super) const SOCKET_PATH: usize = 107;
+const SOCKET_PATH: usize = 107;
 
 /// Where most people keep it.
 const USUAL: &str = "/var/lib/waybill";
@@ -55,7 +55,12 @@ impl State {
         let state = Self { dir, _lock: file };
         let longest = state.runtime_socket();
         if longest.as_os_str().len() > SOCKET_PATH {
-            bail!("{} is too long for a socket; choose a shorter --state-dir", longest.display());
+            bail!(
+                "{} is too long for a socket, which may have {SOCKET_PATH} characters; choose a --state-dir \
+                 that is shorter by {}",
+                longest.display(),
+                longest.as_os_str().len() - SOCKET_PATH
+            );
         }
         for part in ["logs", "logs/pods", "run"] {
             let part = state.dir.join(part);
@@ -180,7 +185,7 @@ mod tests {
     fn a_path_too_long_for_sockets_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let error = State::open(&dir.path().join("x".repeat(100))).err().unwrap().to_string();
-        assert!(error.contains("shorter --state-dir"), "{error}");
+        assert!(error.contains("choose a --state-dir that is shorter by "), "{error}");
     }
 
     #[test]

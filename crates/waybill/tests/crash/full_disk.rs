@@ -75,6 +75,28 @@ async fn a_full_disk_refuses_and_says_so_and_the_server_heals_without_a_restart(
     assert!(codes.clone().any(|code| *code == 503) && codes.clone().any(|code| *code == 404));
 }
 
+/// It takes another port and has to say so in its kubeconfig, for which there was no room.
+#[tokio::test]
+async fn a_server_on_any_free_port_starts_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount(24) else { return };
+    let setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), disk.path());
+    let mut server = setup.start();
+    let ledger = Ledger::default();
+    assert_eq!(create(&server, &ledger, "before").await, 201);
+    // Somebody else takes the port, so that it must be another.
+    let old = server.address();
+    server.kill();
+    let _taken = std::net::TcpListener::bind(old);
+    disk.fill();
+    let server = setup.start();
+    assert_ne!(server.address(), old);
+    ledger.check(&ask(&server, "GET", WRITTEN).await.1);
+    let kubeconfig = std::fs::read(server.state().join("kubeconfig")).expect("it is there");
+    let kubeconfig: Value = serde_json::from_slice(&kubeconfig).expect("it is whole");
+    let address = format!("https://{}", server.address());
+    assert_eq!(kubeconfig["clusters"][0]["cluster"]["server"], address.as_str());
+}
+
 /// Asks until there is an answer.
 async fn until<T>(server: &ApiServer, ask: impl AsyncFnMut() -> Option<T>) -> T {
     let (start, mut ask) = (Instant::now(), ask);

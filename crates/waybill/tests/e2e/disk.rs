@@ -3,12 +3,15 @@
 use std::{
     fs,
     io::Write,
+    path::PathBuf,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use waybill_runtime::image::build::ImageBuilder;
 use waybill_testkit::{
+    disk::SmallDisk,
     kubectl::{PATIENCE, Ran},
     stack::{IMAGE, Setup, Stack},
 };
@@ -114,4 +117,90 @@ fn a_pod_on_containerd_that_outgrows_its_volume_is_evicted() {
     let Some((containerd, stack)) = on_containerd() else { return };
     evict(stack);
     drop(containerd);
+}
+
+/// Puts a small disk where containers' logs are; takes it away when it is dropped.
+struct SmallLogs {
+    disk: SmallDisk,
+    logs: PathBuf,
+}
+
+impl SmallLogs {
+    fn of(stack: &Stack) -> Option<Self> {
+        let logs = Self { disk: SmallDisk::mount(1)?, logs: stack.state().join("logs/pods") };
+        let mut mount = Command::new("mount");
+        let bound = mount.arg("--bind").arg(logs.disk.path()).arg(&logs.logs).status();
+        assert!(bound.unwrap().success());
+        Some(logs)
+    }
+}
+
+impl Drop for SmallLogs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.logs).status();
+    }
+}
+
+/// How far the container has counted, and how far its log has.
+fn counted(stack: &Stack) -> (u64, Option<u64>) {
+    let kubectl = stack.kubectl();
+    let count = kubectl.line("exec talker -- cat /count").succeeds().stdout.trim().parse();
+    let logged = kubectl.line("logs talker --tail=1").succeeds().stdout.clone();
+    let logged = logged.trim().strip_prefix("line ").and_then(|number| number.parse().ok());
+    // It is emptied before it is written.
+    (count.unwrap_or(0), logged)
+}
+
+#[track_caller]
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_full_disk_of_logs_stops_no_container_and_no_node_and_logs_go_on_when_there_is_room() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let Some(logs) = SmallLogs::of(&stack) else { return };
+    let kubectl = stack.kubectl();
+    let script = "i=0; while true; do i=$((i+1)); echo line $i; echo $i >/count; usleep 2000; done";
+    let pod = |name: &str, script: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{
+            terminationGracePeriodSeconds: 0,
+            containers: [{{name: main, image: '{IMAGE}', command: [sh, -c, '{script}']}}]}}}}"
+        )
+    };
+    kubectl.apply(&pod("talker", script)).succeeds();
+    kubectl.wait_until_ready("talker");
+    until("it is logged", || counted(&stack).1.is_some());
+
+    logs.disk.fill();
+    // What has room in the last page of the log comes through.
+    until("the log stands still while the container counts", || {
+        let ((_, before), (count, after)) = (counted(&stack), counted(&stack));
+        before == after && after.is_some_and(|logged| count > logged + 1000)
+    });
+    kubectl.apply(&pod("silent", "sleep 3600")).succeeds();
+    kubectl.wait_until_ready("silent");
+    kubectl.line("delete pod silent").succeeds();
+    kubectl.eventually_shows("get nodes", " Ready ");
+    let restarts = "get pod talker -o jsonpath={.status.containerStatuses[0].restartCount}";
+    kubectl.line(restarts).prints("0");
+
+    let (count, _) = counted(&stack);
+    logs.disk.free();
+    until("the log goes on", || counted(&stack).1.is_some_and(|logged| logged > count));
+    let all = kubectl.line("logs talker").succeeds().stdout.clone();
+    let numbers: Vec<u64> = all
+        .lines()
+        .map(|line| line.strip_prefix("line ").and_then(|number| number.parse().ok()))
+        .map(|number| number.unwrap_or_else(|| panic!("half of a line is in the log")))
+        .collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next));
+    kubectl.line("delete pod talker").succeeds();
+    drop(logs);
+    stack.stop();
 }

@@ -61,6 +61,24 @@ fn a_role_that_dies_comes_back_and_no_container_notices() {
     stack.stop();
 }
 
+/// Their memory holds keys, tokens and values. All but the runtime once left it in a file for whoever collects those.
+#[test]
+fn no_role_that_crashes_leaves_a_core() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    for role in ["node", "runtime", "apiserver"] {
+        let process = stack.role(role).to_string();
+        let limit = format!("--pid={process}");
+        let raised = Command::new("prlimit").args([&limit, "--core=unlimited"]).status();
+        assert!(raised.expect("prlimit is installed").success());
+        let aborted = Command::new("kill").args(["-ABRT", &process]).status();
+        assert!(aborted.expect("kill is installed").success());
+        // Of one that left a core this is said too, before the semicolon.
+        stack.wait_for_note("ended with signal: 6 (SIGABRT); starting");
+        stack.wait_for_note("is back");
+    }
+    stack.stop();
+}
+
 /// A machine may freeze any role for as long as it likes: what was asked meanwhile is done afterwards.
 #[test]
 fn a_role_that_is_stopped_and_goes_on_loses_nothing() {

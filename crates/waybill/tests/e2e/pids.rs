@@ -16,18 +16,21 @@ const LIMIT: &str = "--node-flag=--pod-max-pids=100";
 const ATTACK: [&str; 3] = ["/attack/waybill-hostile", "fork-until-refused", "300"];
 
 fn start(stack: &Stack, name: &str) {
+    stack.kubectl().apply(&manifest(name)).succeeds();
+    stack.kubectl().wait_until_ready(name);
+}
+
+fn manifest(name: &str) -> String {
     let folder = hostile().parent().and_then(|it| it.canonicalize().ok());
     let folder = folder.expect("a program is in a folder");
     let folder = folder.display();
-    let manifest = format!(
+    format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{
         terminationGracePeriodSeconds: 0,
         volumes: [{{name: attack, hostPath: {{path: '{folder}'}}}}],
         containers: [{{name: main, image: '{IMAGE}', command: [sleep, '3600'],
           volumeMounts: [{{name: attack, mountPath: /attack, readOnly: true}}]}}]}}}}"
-    );
-    stack.kubectl().apply(&manifest).succeeds();
-    stack.kubectl().wait_until_ready(name);
+    )
 }
 
 /// One session in a default pod once took every process of a machine, and the node panicked for want of a thread.
@@ -112,6 +115,27 @@ fn a_node_that_gets_no_threads_goes_on() {
     assert!(!said.contains("panicked"), "{said}");
     let directory = cgroup.0.clone();
     drop(cgroup);
+    stack.stop();
+    fs::remove_dir(directory).unwrap();
+}
+
+/// It panicked where it asked for a thread: pods could be neither made nor ended.
+#[test]
+fn a_runtime_that_gets_no_threads_refuses_new_pods_and_ends_old_ones() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let kubectl = stack.kubectl();
+    start(&stack, "old");
+    let cgroup = NoMoreThreads::of(stack.role("runtime"));
+    kubectl.line("exec old -- true").succeeds();
+    kubectl.apply(&manifest("new")).succeeds();
+    kubectl.eventually_shows("get events", "the machine gives the runtime no thread");
+    kubectl.line("delete pod old").succeeds();
+    let directory = cgroup.0.clone();
+    drop(cgroup);
+    kubectl.wait_until_ready("new");
+    kubectl.line("delete pod new").succeeds();
+    let said = fs::read_to_string(stack.state().join("logs/runtime.log")).unwrap();
+    assert!(!said.contains("panicked"), "{said}");
     stack.stop();
     fs::remove_dir(directory).unwrap();
 }

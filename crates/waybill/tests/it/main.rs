@@ -5,6 +5,7 @@
 mod alerts;
 mod conformance;
 mod credential;
+mod credential_cache;
 mod credential_canary;
 mod csi_alerts;
 mod driver;
@@ -15,7 +16,9 @@ mod image;
 mod login;
 mod promtool;
 mod run;
+mod runbook;
 mod runtime;
 mod state_dir;
+mod stock;
 mod unwritable_log;
 mod vault_driver;

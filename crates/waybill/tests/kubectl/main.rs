@@ -8,6 +8,7 @@
 mod access;
 mod cluster;
 mod credential;
+mod credential_cache;
 mod credential_cases;
 mod guides;
 mod lifecycle;

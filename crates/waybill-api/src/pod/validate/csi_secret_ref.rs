@@ -38,6 +38,9 @@ pub(super) fn check(
     }
     if key.is_empty() {
         errors.push(FieldError::required(path.child("key"), "key is required"));
+    } else if key.contains(char::is_control) {
+        let shown = key.escape_debug().to_string();
+        errors.push(FieldError::invalid(path.child("key"), shown, CONTROL_RULE));
     }
     if *optional && !rules.allows_csi_optional() {
         errors.push(FieldError::forbidden(path.child("optional"), OPTIONAL_RULE));
@@ -47,6 +50,9 @@ pub(super) fn check(
 /// The rule of [`DriverName`], in the words of an API error.
 const DRIVER_RULE: &str = "a CSI driver name must have at most 63 characters, consist of \
     alphanumeric characters, '-' or '.', and start and end with an alphanumeric character";
+
+/// A key is shown where variables came from; no backend has such.
+const CONTROL_RULE: &str = "may not contain control characters";
 
 /// OP-33.
 const OPTIONAL_RULE: &str = "may be true only from emulated version 1.37 on, or with the option \
@@ -95,6 +101,21 @@ mod tests {
                 "csiSecretRef.providerClassName: Required value: providerClassName is required",
                 "csiSecretRef.key: Required value: key is required",
             ],
+        );
+    }
+
+    /// CSI-09
+    #[test]
+    fn a_key_forges_no_line_csi_09() {
+        for (key, shown) in [("a\nFORGED", "a\\nFORGED"), ("a\u{1b}[31m", "a\\u{1b}[31m")] {
+            // The text of the error quotes what is escaped already.
+            let shown = format!("{shown:?}");
+            let text = format!("csiSecretRef.key: Invalid value: {shown}: {CONTROL_RULE}");
+            check_source(&with("key", key), &[&text]);
+        }
+        check_source(
+            &with("key", "a\u{9b}31m"),
+            &[&format!("csiSecretRef.key: Invalid value: \"a\\\\u{{9b}}31m\": {CONTROL_RULE}")],
         );
     }
 

@@ -3,7 +3,8 @@
 //! Authorization knows which object is meant, and roles can add to what it allows. Here the content
 //! of the request is judged, whatever allowed it: a node changes only what a kubelet changes, so that
 //! who has the credentials of one node cannot draw workloads to it or reach what is not its own.
-//! Stricter than upstream in one point: all metadata of a pod is closed to the pod's status.
+//! Stricter than upstream in two points: all metadata of a pod is closed to the pod's status, and a node gives its own object no
+//! owners when it is made and no finalizers ever, which would keep an administrator from deleting it.
 
 mod mirror;
 mod token;
@@ -69,6 +70,7 @@ impl AskingNode<'_> {
                 if new.pointer(CONFIG_SOURCE).is_some_and(|source| !source.is_null()) {
                     return Err(NodeRestrictionError::ConfigSource(node));
                 }
+                self.check_node_metadata(new, &Value::Null)?;
                 let labels = changed(changed_labels(new, &Value::Null));
                 if labels.is_empty() {
                     Ok(())
@@ -84,9 +86,7 @@ impl AskingNode<'_> {
                 if !same(new, old, "/spec/taints") {
                     return Err(NodeRestrictionError::NodeTaints(node));
                 }
-                if !same(new, old, "/metadata/ownerReferences") {
-                    return Err(NodeRestrictionError::NodeOwners(node));
-                }
+                self.check_node_metadata(new, old)?;
                 let labels = changed(changed_labels(new, old));
                 if labels.is_empty() {
                     Ok(())
@@ -96,6 +96,17 @@ impl AskingNode<'_> {
             }
             NodeWrite::Delete(_) => Ok(()),
         }
+    }
+
+    fn check_node_metadata(self, new: &Value, old: &Value) -> Result<(), NodeRestrictionError> {
+        let node = || self.name.to_owned();
+        if !same(new, old, "/metadata/ownerReferences") {
+            return Err(NodeRestrictionError::NodeOwners(node()));
+        }
+        if !same(new, old, "/metadata/finalizers") {
+            return Err(NodeRestrictionError::NodeFinalizers(node()));
+        }
+        Ok(())
     }
 
     fn check_pod(
@@ -194,6 +205,9 @@ pub(crate) enum NodeRestrictionError {
     /// A lease elsewhere.
     #[error("can only access leases in the {LEASE_NAMESPACE:?} system namespace")]
     LeaseNamespace,
+    /// Finalizers, which would keep its object when somebody deletes it.
+    #[error("node {0:?} is not allowed to modify finalizers")]
+    NodeFinalizers(String),
     /// Labels of its own object that draw workloads.
     #[error("is not allowed to modify labels: {}", labels.join(", "))]
     NodeLabelChange { labels: Vec<String> },

@@ -23,6 +23,7 @@ fn attempts() -> Vec<Attempt> {
     let labels = Some("is not allowed to modify labels: ");
     let taints = Some("node \"n1\" is not allowed to modify taints");
     let owners = Some("node \"n1\" is not allowed to modify ownerReferences");
+    let finalizers = Some("node \"n1\" is not allowed to modify finalizers");
     let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u"}]);
     let mut attempts: Vec<Attempt> = Vec::new();
     for path in [NODE, "/api/v1/nodes/n1/status"] {
@@ -37,6 +38,7 @@ fn attempts() -> Vec<Attempt> {
             (path, "/spec/taints", Value::Null, taints),
             (path, "/spec/taints", json!([{"key": "b", "effect": "NoSchedule"}]), taints),
             (path, "/metadata/ownerReferences", owner.clone(), owners),
+            (path, "/metadata/finalizers", json!(["a/b"]), finalizers),
             (path, "/metadata/labels/kubernetes.io~1hostname", json!("h"), None),
             (path, "/metadata/labels/topology.kubernetes.io~1zone", json!("z"), None),
             (path, "/metadata/labels/node.kubernetes.io~1type", json!("t"), None),

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use http::uri::PathAndQuery;
@@ -9,7 +10,7 @@ use tokio::time::timeout;
 use tonic::{
     Code, Status, Streaming,
     client::Grpc,
-    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+    transport::{Channel, Endpoint},
 };
 use tonic_prost::ProstCodec;
 
@@ -37,7 +38,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// A client of all members of a cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
-    channel: Channel,
+    endpoints: Arc<[String]>,
+    /// Exchanged when our certificate is.
+    channel: Arc<ArcSwap<Channel>>,
     timeout: Duration,
     login: Option<Arc<Login>>,
 }
@@ -45,15 +48,17 @@ pub(super) struct Client {
 impl Client {
     /// A client that connects when it is first used.
     pub(super) fn new(config: &mut EtcdConfig) -> Result<Self, StoreError> {
-        let endpoints: Result<Vec<_>, _> =
-            config.endpoints.iter().map(|uri| endpoint(uri, config)).collect();
-        let endpoints = endpoints.map_err(StoreError::Connect)?;
-        let channel = match endpoints.as_slice() {
-            [one] => one.connect_lazy(),
-            many => Channel::balance_list(many.iter().cloned()),
-        };
+        let endpoints: Arc<[String]> = config.endpoints.as_slice().into();
+        let channel = connect(&endpoints, config.tls.as_ref(), config.timeout);
+        let channel = Arc::new(ArcSwap::from_pointee(channel.map_err(StoreError::Connect)?));
         let login = config.user.take().map(|user| Arc::new(Login::new(user)));
-        Ok(Self { channel, timeout: config.timeout, login })
+        Ok(Self { endpoints, channel, timeout: config.timeout, login })
+    }
+
+    /// Uses this for new connections. Calls that are under way go on.
+    pub(super) fn use_tls(&self, tls: &EtcdTls) -> Result<(), tonic::transport::Error> {
+        self.channel.store(Arc::new(connect(&self.endpoints, Some(tls), self.timeout)?));
+        Ok(())
     }
 
     pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, CallError> {
@@ -153,7 +158,8 @@ impl Client {
     }
 
     async fn grpc(&self) -> Result<Grpc<Channel>, Status> {
-        let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE);
+        let channel = Channel::clone(&self.channel.load());
+        let mut grpc = Grpc::new(channel).max_decoding_message_size(LARGEST_MESSAGE);
         grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
         Ok(grpc)
     }
@@ -218,26 +224,34 @@ pub(super) fn range_of(prefix: &[u8]) -> (Bytes, Bytes) {
     (key, end.unwrap_or(unbounded))
 }
 
-fn endpoint(uri: &str, config: &EtcdConfig) -> Result<Endpoint, tonic::transport::Error> {
-    let endpoint = Endpoint::from_shared(uri.to_owned())?
-        .connect_timeout(config.timeout)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(SILENCE)
-        .keep_alive_timeout(config.timeout)
-        .keep_alive_while_idle(true);
-    match &config.tls {
-        Some(tls) => endpoint.tls_config(client_tls(tls)),
-        None => Ok(endpoint),
-    }
+/// A channel to all members, which connects when it is first used.
+fn connect(
+    members: &[String],
+    tls: Option<&EtcdTls>,
+    timeout: Duration,
+) -> Result<Channel, tonic::transport::Error> {
+    let endpoints: Result<Vec<_>, _> =
+        members.iter().map(|uri| endpoint(uri, tls, timeout)).collect();
+    Ok(match endpoints?.as_slice() {
+        [one] => one.connect_lazy(),
+        many => Channel::balance_list(many.iter().cloned()),
+    })
 }
 
-fn client_tls(tls: &EtcdTls) -> ClientTlsConfig {
-    let config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.ca));
-    match &tls.identity {
-        Some(identity) => {
-            config.identity(Identity::from_pem(&identity.certificate, identity.key.expose()))
-        }
-        None => config,
+fn endpoint(
+    uri: &str,
+    tls: Option<&EtcdTls>,
+    timeout: Duration,
+) -> Result<Endpoint, tonic::transport::Error> {
+    let endpoint = Endpoint::from_shared(uri.to_owned())?
+        .connect_timeout(timeout)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(SILENCE)
+        .keep_alive_timeout(timeout)
+        .keep_alive_while_idle(true);
+    match tls {
+        Some(tls) => endpoint.tls_config(tls.config()),
+        None => Ok(endpoint),
     }
 }
 

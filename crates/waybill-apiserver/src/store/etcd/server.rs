@@ -13,6 +13,7 @@ pub(super) fn config(server: &EtcdServer, prefix: &str) -> EtcdConfig {
         endpoints: vec![server.url()],
         prefix: prefix.into(),
         tls: None,
+        tls_source: None,
         user: None,
         timeout: Duration::from_secs(5),
         history: Limits::default(),

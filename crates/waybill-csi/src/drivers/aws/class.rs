@@ -29,6 +29,8 @@ pub(super) enum Service {
     Ssm,
 }
 
+const SERVICES: [Service; 3] = [Service::Sts, Service::SecretsManager, Service::Ssm];
+
 impl Service {
     /// Its name in addresses and signatures.
     pub(super) fn name(self) -> &'static str {
@@ -56,6 +58,8 @@ pub(super) struct AwsClass {
     pub(super) region: String,
     pub(super) audience: String,
     pub(super) ca_bundle: Option<String>,
+    /// Whether an address is not the one that AWS documents for the region.
+    has_endpoint: bool,
     sts: Address,
     secrets_manager: Address,
     ssm: Address,
@@ -86,10 +90,21 @@ impl AwsClass {
             region: region.into(),
             audience: call.parameter(AUDIENCE).unwrap_or("sts.amazonaws.com").into(),
             ca_bundle: call.parameter(CA_BUNDLE).map(Into::into),
+            has_endpoint: SERVICES
+                .iter()
+                .map(|service| service.endpoint())
+                .chain([ENDPOINT])
+                .any(|name| call.parameter(name).is_some()),
             sts: address(Service::Sts)?,
             secrets_manager: address(Service::SecretsManager)?,
             ssm: address(Service::Ssm)?,
         })
+    }
+
+    /// Addresses that the class names itself.
+    pub(super) fn other_addresses(&self) -> impl Iterator<Item = &Address> {
+        let all = SERVICES.iter().map(|service| self.address(*service));
+        all.filter(|_| self.has_endpoint)
     }
 
     pub(super) fn address(&self, service: Service) -> &Address {
@@ -141,6 +156,10 @@ impl AwsQuery {
             Some(("secretsmanager", id)) if !id.is_empty() => {
                 Item::Secret { id: id.into(), version: SecretVersion::Current }
             }
+            // A selector may stand behind a name, where no allow-list has seen it as such.
+            Some(("ssm", name)) if name.contains(':') && !name.starts_with("arn:") => {
+                return Err(wrong("has a selector in its name; say it with the parameter version"));
+            }
             Some(("ssm", name)) if !name.is_empty() => {
                 Item::Parameter { name: full_name(name), selector: None }
             }
@@ -148,6 +167,11 @@ impl AwsQuery {
         };
         let mut field = None;
         for (parameter, value) in parameters {
+            if parameter != FIELD && !is_version(value) {
+                return Err(wrong(&format!(
+                    "has a {parameter} that is none: 1 to 256 letters, digits, '.', '-', '_' and '/'"
+                )));
+            }
             match (parameter.as_str(), &mut item) {
                 (FIELD, _) => field = Some(value.clone()),
                 (VERSION_STAGE, Item::Secret { version: version @ SecretVersion::Current, .. }) => {
@@ -184,6 +208,12 @@ impl AwsQuery {
         })?;
         named(&fields, field, &self.key)
     }
+}
+
+/// What versions, labels and stages are made of; nothing that could end one and begin something else.
+fn is_version(text: &str) -> bool {
+    (1..=256).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_/".contains(&byte))
 }
 
 /// AWS wants a slash before names with slashes in them, where it would be a second one in a key.
@@ -239,6 +269,25 @@ mod tests {
         check("secretsmanager/a", &[("versionId", "1"), ("versionStage", "s")], Err(both));
         let unknown = "ssm/a has the unknown parameter \"versionId\"; there are field and version";
         check("ssm/a", &[("versionId", "1")], Err(unknown));
+    }
+
+    #[test]
+    fn a_version_is_one_word() {
+        for wrong in ["", "1:2", "1\n", "a b", "1,2", "é", "\u{0}", &"1".repeat(257)] {
+            for (key, name) in [
+                ("ssm/a", "version"),
+                ("secretsmanager/a", "versionId"),
+                ("secretsmanager/a", "versionStage"),
+            ] {
+                let text = format!(
+                    "{key} has a {name} that is none: 1 to 256 letters, digits, '.', '-', '_' and '/'"
+                );
+                check(key, &[(name, wrong)], Err(&text));
+            }
+        }
+        let text = "ssm/a:3 has a selector in its name; say it with the parameter version";
+        check("ssm/a:3", &[], Err(text));
+        check("ssm/a", &[("version", "blue-1.x_y")], parameter("a", Some("blue-1.x_y")));
     }
 
     #[test]

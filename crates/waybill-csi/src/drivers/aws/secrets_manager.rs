@@ -102,11 +102,23 @@ struct BatchAnswer<'a> {
 
 impl BatchAnswer<'_> {
     fn about(&self, id: &str) -> Option<Answer> {
-        if let Some(secret) = self.secret_values.iter().find(|secret| secret.is(id)) {
+        if let Some(secret) = self.find(id) {
             return Some(secret.value(id));
         }
         let error = self.errors.iter().find(|error| error.secret_id == id)?;
         Some(Err(refusal(StatusCode::OK, &error.error_code, &format!("secret {id}"))))
+    }
+
+    /// Secrets are asked for by name, by ARN, or by ARN without what AWS adds to the name. The last may be the
+    /// whole ARN of another secret, so it counts only where nothing else fits, and only once; what is left
+    /// is asked for alone.
+    fn find(&self, id: &str) -> Option<&Secret<'_>> {
+        let all = &self.secret_values;
+        let exact = all.iter().find(|secret| secret.arn == id || secret.name == id);
+        exact.or_else(|| {
+            let mut shortened = all.iter().filter(|secret| secret.short_arn() == Some(id));
+            shortened.next().filter(|_| shortened.next().is_none())
+        })
     }
 }
 
@@ -132,10 +144,11 @@ struct Secret<'a> {
 }
 
 impl Secret<'_> {
-    /// Secrets are asked for by name, by ARN, or by ARN without what AWS adds to the name.
-    fn is(&self, id: &str) -> bool {
-        let shortened = self.arn.rsplit_once('-').map(|(shortened, _)| shortened);
-        self.name == id || self.arn == id || shortened == Some(id)
+    /// AWS adds a hyphen and six characters.
+    fn short_arn(&self) -> Option<&str> {
+        let (short, added) = self.arn.rsplit_once('-')?;
+        let is_added = added.len() == 6 && added.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        is_added.then_some(short)
     }
 
     fn value(&self, id: &str) -> Answer {
@@ -146,5 +159,36 @@ impl Secret<'_> {
             return Ok(text);
         }
         BASE64_STANDARD.decode(text.expose()).map(SecretBytes::from).map_err(|_| unreadable(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(answer: &Value, id: &str, expected: Option<&str>) {
+        let text = answer.to_string();
+        let answer: BatchAnswer<'_> = serde_json::from_str(&text).unwrap();
+        let found = answer.about(id).map(|found| found.unwrap().expose().to_vec());
+        assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{id}");
+    }
+
+    /// A secret whose name is the whole name of another one, and what AWS added to it.
+    #[test]
+    fn a_secret_is_never_taken_for_another() {
+        let secret = |arn: &str, name: &str, value: &str| json!({"ARN": arn, "Name": name, "SecretString": value});
+        let answer = json!({"SecretValues": [
+            secret("arn:x:foo-AbCdEf-XyZ123", "foo-AbCdEf", "other"),
+            secret("arn:x:foo-AbCdEf", "foo", "right"),
+        ]});
+        check(&answer, "arn:x:foo-AbCdEf", Some("right"));
+        check(&answer, "arn:x:foo-AbCdEf-XyZ123", Some("other"));
+        check(&answer, "arn:x:foo", Some("right"));
+        check(&answer, "foo", Some("right"));
+        check(&answer, "arn:x", None);
+        let twice = json!({"SecretValues": [
+            secret("arn:x:a-AAAAAA", "a", "1"), secret("arn:x:a-BBBBBB", "a2", "2")]});
+        check(&twice, "arn:x:a", None);
     }
 }

@@ -1,9 +1,9 @@
 //! What a class and a variable say to this driver.
 
 use http::Uri;
-use waybill_core::secret::SecretBytes;
+use waybill_core::{provider::ALLOWED_FIELDS, secret::SecretBytes};
 
-use super::cloud::Cloud;
+use super::cloud::{Cloud, Content};
 use crate::{
     driver::{Answer, Call, FetchError, Query},
     drivers::fields::{FIELD, Fields, named},
@@ -15,8 +15,9 @@ const CLOUD: &str = "cloud";
 const ENDPOINT: &str = "endpoint";
 const ALLOW_CREDENTIALS: &str = "allowCredentials";
 
-/// Parameter of a variable: what an Azure token is for.
+/// Parameters of a variable: what a token of Azure is for, and an identity of GCE.
 const RESOURCE: &str = "resource";
+const AUDIENCE: &str = "audience";
 
 /// The parameters of a class.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(super) struct MetadataClass {
     pub(super) cloud: Cloud,
     pub(super) address: Address,
     allows_credentials: bool,
+    /// Keys that `allowedFields` names letter by letter.
+    named: Vec<String>,
 }
 
 impl MetadataClass {
@@ -39,7 +42,29 @@ impl MetadataClass {
             None => Address::of_metadata(),
         };
         let allows_credentials = call.parameter(ALLOW_CREDENTIALS) == Some("true");
-        Ok(Self { cloud, address, allows_credentials })
+        let list = call.parameter(ALLOWED_FIELDS).unwrap_or_default();
+        let named = list.split(',').map(|item| item.trim().to_owned()).collect();
+        Ok(Self { cloud, address, allows_credentials, named })
+    }
+
+    /// Refuses what may hold secrets of the machine. What its owner wrote there may be had by a class that
+    /// names it; a pattern names nothing.
+    fn check(&self, key: &str) -> Result<(), FetchError> {
+        // Servers need not care for case where we do.
+        let content = self.cloud.content(&key.to_lowercase());
+        match content {
+            Content::Fact => Ok(()),
+            _ if self.allows_credentials => Ok(()),
+            Content::Custom if self.named.iter().any(|named| named == key) => Ok(()),
+            Content::Custom => Err(FetchError::denied(format!(
+                "{key} may hold secrets of the machine's owner; a class whose {ALLOWED_FIELDS} names it, \
+                 without a pattern, allows it, as does {ALLOW_CREDENTIALS}: \"true\""
+            ))),
+            Content::Credential => Err(FetchError::denied(format!(
+                "{key} may hold credentials of the machine, which the class does not allow; \
+                 {ALLOW_CREDENTIALS}: \"true\" would"
+            ))),
+        }
     }
 }
 
@@ -47,13 +72,13 @@ impl MetadataClass {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Resource {
     pub(super) key: String,
-    purpose: Option<String>,
+    purpose: Option<(&'static str, String)>,
 }
 
 impl Resource {
     pub(super) fn uri(&self, class: &MetadataClass) -> Result<Uri, FetchError> {
         let (path, query) = class.cloud.path(&self.key);
-        let purpose = self.purpose.iter().map(|purpose| (RESOURCE, purpose.as_str()));
+        let purpose = self.purpose.iter().map(|(name, value)| (*name, value.as_str()));
         let query: Vec<_> = query.iter().copied().chain(purpose).collect();
         class.address.join(&path, &query)
     }
@@ -75,25 +100,24 @@ impl MetadataQuery {
                 "key {key:?} is not a path of metadata, like instance-id"
             )));
         }
-        // Servers need not care for case where we do.
-        if class.cloud.is_credential(&key.to_lowercase()) && !class.allows_credentials {
-            return Err(FetchError::denied(format!(
-                "{key} may hold credentials of the machine, which the class does not allow; \
-                 {ALLOW_CREDENTIALS}: \"true\" would"
-            )));
-        }
+        class.check(key)?;
         let mut parsed =
             Self { resource: Resource { key: key.clone(), purpose: None }, field: None };
         for (name, value) in parameters {
-            match (name.as_str(), class.cloud) {
-                (FIELD, _) => parsed.field = Some(value.clone()),
-                (RESOURCE, Cloud::Azure) => parsed.resource.purpose = Some(value.clone()),
+            let purpose = match (name.as_str(), class.cloud) {
+                (FIELD, _) => {
+                    parsed.field = Some(value.clone());
+                    continue;
+                }
+                (RESOURCE, Cloud::Azure) => RESOURCE,
+                (AUDIENCE, Cloud::Gce) => AUDIENCE,
                 _ => {
                     return Err(FetchError::invalid(format!(
                         "{key} has the unknown parameter {name:?}; there is {FIELD}"
                     )));
                 }
-            }
+            };
+            parsed.resource.purpose = Some((purpose, value.clone()));
         }
         Ok(parsed)
     }

@@ -54,25 +54,64 @@ impl Cloud {
         }
     }
 
-    /// Whether `key`, in lower case, leads to credentials or to what is known to hold some.
-    pub(super) fn is_credential(self, key: &str) -> bool {
+    /// What `key`, in lower case, leads to.
+    pub(super) fn content(self, key: &str) -> Content {
         match self {
-            Self::Ec2 => {
-                is_below(key, "iam/security-credentials") || is_below(key, "identity-credentials")
-            }
-            Self::Gce => {
-                let account = key.strip_prefix("instance/service-accounts/");
-                let part = account.and_then(|rest| rest.split('/').nth(1));
-                let attribute = key.split_once("/attributes/").map(|(_, name)| name);
-                matches!(part, Some("token" | "identity"))
-                    || matches!(attribute, Some("kube-env" | "startup-script" | "user-data"))
-            }
-            Self::Azure => {
-                is_below(key, "identity")
-                    || is_below(key, "compute/userdata")
-                    || is_below(key, "compute/customdata")
-            }
+            Self::Ec2 => ec2_content(key),
+            Self::Gce => gce_content(key),
+            Self::Azure => azure_content(key),
         }
+    }
+}
+
+/// What somebody who reads a key gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Something about the machine.
+    Fact,
+    /// Something that its owner wrote there, secrets perhaps: scripts, user data, settings of a cluster.
+    Custom,
+    /// Something by which one is taken for the machine.
+    Credential,
+}
+
+/// Below `latest/meta-data`, where user data is not.
+fn ec2_content(key: &str) -> Content {
+    if is_below(key, "iam/security-credentials") || is_below(key, "identity-credentials") {
+        Content::Credential
+    } else {
+        Content::Fact
+    }
+}
+
+/// Attributes have any name and any content: `kube-env`, `startup-script` and its kin, `user-data`,
+/// `gce-container-declaration`, `ssh-keys`. Of service accounts only what is known to be harmless passes.
+fn gce_content(key: &str) -> Content {
+    let parts: Vec<&str> = key.split('/').collect();
+    match parts.as_slice() {
+        ["instance", "service-accounts", _, "email" | "aliases" | "scopes"] => Content::Fact,
+        ["instance", "service-accounts", _, ..] => Content::Credential,
+        // Certificates and keys of managed workload identities, and of mTLS to the metadata server.
+        ["instance", name, ..]
+            if ["credential", "certificate", "workload"].iter().any(|it| name.contains(it)) =>
+        {
+            Content::Credential
+        }
+        ["oslogin", ..] => Content::Credential,
+        ["instance" | "project", "attributes" | "guest-attributes" | "partner-attributes", ..] => {
+            Content::Custom
+        }
+        _ => Content::Fact,
+    }
+}
+
+fn azure_content(key: &str) -> Content {
+    if is_below(key, "identity") {
+        Content::Credential
+    } else if is_below(key, "compute/userdata") || is_below(key, "compute/customdata") {
+        Content::Custom
+    } else {
+        Content::Fact
     }
 }
 
@@ -84,32 +123,87 @@ fn is_below(key: &str, folder: &str) -> bool {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(cloud: Cloud, expected: Content, keys: &[&str]) {
+        for key in keys {
+            assert_eq!(cloud.content(key), expected, "{cloud:?} {key}");
+        }
+    }
+
     #[test]
-    fn paths_to_credentials_are_known() {
-        let credentials = [
-            (Cloud::Ec2, "iam/security-credentials"),
-            (Cloud::Ec2, "iam/security-credentials/role"),
-            (Cloud::Ec2, "identity-credentials/ec2/security-credentials/ec2-instance"),
-            (Cloud::Gce, "instance/service-accounts/default/token"),
-            (Cloud::Gce, "instance/service-accounts/a@b.iam.gserviceaccount.com/identity"),
-            (Cloud::Gce, "instance/attributes/kube-env"),
-            (Cloud::Gce, "project/attributes/startup-script"),
-            (Cloud::Azure, "identity/oauth2/token"),
-            (Cloud::Azure, "compute/userdata"),
-        ];
-        for (cloud, key) in credentials {
-            assert!(cloud.is_credential(key), "{cloud:?} {key}");
-        }
-        let facts = [
-            (Cloud::Ec2, "iam/info"),
-            (Cloud::Ec2, "placement/availability-zone"),
-            (Cloud::Gce, "instance/service-accounts/default/email"),
-            (Cloud::Gce, "instance/attributes/team"),
-            (Cloud::Azure, "compute/vmid"),
-            (Cloud::Azure, "identityless"),
-        ];
-        for (cloud, key) in facts {
-            assert!(!cloud.is_credential(key), "{cloud:?} {key}");
-        }
+    fn what_leads_to_credentials_is_known() {
+        check(
+            Cloud::Ec2,
+            Content::Credential,
+            &[
+                "iam/security-credentials",
+                "iam/security-credentials/role",
+                "identity-credentials/ec2/security-credentials/ec2-instance",
+                "identity-credentials/ec2/info",
+            ],
+        );
+        check(
+            Cloud::Gce,
+            Content::Credential,
+            &[
+                "instance/service-accounts/default/token",
+                "instance/service-accounts/a@b.iam.gserviceaccount.com/identity",
+                "instance/service-accounts/default",
+                "instance/service-accounts/default/new",
+                "instance/gce-workload-certificates/workload-identities",
+                "instance/gce-workload-certificates/config-status",
+                "instance/workload-certificates-config-status",
+                "instance/credentials/certs",
+                "oslogin/users",
+            ],
+        );
+        check(
+            Cloud::Azure,
+            Content::Credential,
+            &["identity", "identity/oauth2/token", "identity/info"],
+        );
+    }
+
+    #[test]
+    fn what_an_owner_wrote_may_be_anything() {
+        check(
+            Cloud::Gce,
+            Content::Custom,
+            &[
+                "instance/attributes/kube-env",
+                "project/attributes/startup-script",
+                "instance/attributes/startup-script-url",
+                "instance/attributes/windows-startup-script-ps1",
+                "instance/attributes/sysprep-specialize-script-ps1",
+                "instance/attributes/gce-container-declaration",
+                "instance/attributes/kubeconfig",
+                "instance/attributes/configure-sh",
+                "instance/attributes/team",
+                "instance/guest-attributes/hostkeys/rsa",
+                "project/attributes/ssh-keys",
+            ],
+        );
+        check(Cloud::Azure, Content::Custom, &["compute/userdata", "compute/customdata"]);
+    }
+
+    #[test]
+    fn facts_are_facts() {
+        check(
+            Cloud::Ec2,
+            Content::Fact,
+            &["iam/info", "placement/availability-zone", "instance-id"],
+        );
+        check(
+            Cloud::Gce,
+            Content::Fact,
+            &[
+                "instance/service-accounts/default/email",
+                "instance/service-accounts/default/scopes",
+                "instance/machine-type",
+                "instance/network-interfaces/0/ip",
+                "project/project-id",
+            ],
+        );
+        check(Cloud::Azure, Content::Fact, &["compute/vmid", "identityless"]);
     }
 }

@@ -57,7 +57,7 @@ async fn ask(
         version: "7".to_owned(),
     };
     let results = node.node_get_env_vars(request).await?.into_inner().results;
-    let parts = |EnvVarResult { name, value, error }| (name, value, error);
+    let parts = |it: EnvVarResult| (it.name.clone(), it.value.clone(), it.error.clone());
     Ok(results.into_iter().map(parts).collect())
 }
 

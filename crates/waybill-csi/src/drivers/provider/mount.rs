@@ -1,6 +1,6 @@
 //! One call to a provider.
 
-use std::{collections::BTreeMap, error::Error, path::Path, time::Duration};
+use std::{collections::BTreeMap, error::Error, mem::take, path::Path, time::Duration};
 
 use serde_json::{Map, Value, json};
 use tonic::{
@@ -30,8 +30,8 @@ const NOWHERE: &str = "/dev/null/waybill";
 /// Parameters that are for us, and no provider's.
 const OURS: [&str; 4] = [PROVIDER, ALLOWED_FIELDS, ALLOWED_NAMESPACES, "cacheTTL"];
 
-/// The like, for the node.
-const NODES: &str = "envInjection.";
+/// The like: hints for the node, and what only a kubelet says of a pod.
+const OURS_BELOW: [&str; 2] = ["envInjection.", "csi.storage.k8s.io/"];
 
 /// The content of files by their paths.
 pub(super) type Files = BTreeMap<String, SecretBytes>;
@@ -68,7 +68,9 @@ pub(super) async fn mount(
 
 /// The parameters of the class under what a kubelet says of a pod with a volume.
 fn attributes(call: &Call, objects: Option<&Objects>, keys: &[&str]) -> Result<String, FetchError> {
-    let is_ours = |name: &str| OURS.contains(&name) || name.starts_with(NODES);
+    let is_ours = |name: &str| {
+        OURS.contains(&name) || OURS_BELOW.iter().any(|prefix| name.starts_with(prefix))
+    };
     let parameters = call.parameters.iter().filter(|(name, _)| !is_ours(name));
     let mut all: Map<String, Value> =
         parameters.map(|(name, value)| (name.clone(), value.as_str().into())).collect();
@@ -108,12 +110,11 @@ fn files(response: MountResponse) -> Result<Files, FetchError> {
     let contents: Vec<_> = response
         .files
         .into_iter()
-        .map(|file| (file.path, SecretBytes::from(file.contents)))
+        .map(|mut file| (take(&mut file.path), SecretBytes::from(take(&mut file.contents))))
         .collect();
-    if let Some(error) = response.error.filter(|error| !error.code.is_empty()) {
-        let code = error.code.chars().filter(char::is_ascii_alphanumeric).take(64);
-        let code: String = code.collect();
-        return Err(FetchError::backend(format!("the provider failed ({code}); see its log")));
+    // Its code is a text of its own, and may be anything.
+    if response.error.is_some_and(|error| !error.code.is_empty()) {
+        return Err(FetchError::backend("the provider failed; its log says why"));
     }
     if response.object_version.is_empty() {
         return Err(FetchError::backend(
@@ -153,6 +154,10 @@ fn refusal(status: &Status) -> FetchError {
         | Code::ResourceExhausted
         | Code::Aborted => {
             FetchError::unavailable(format!("the provider does not answer ({code:?})"))
+        }
+        // Of tonic, which says so of what is larger than 4 MiB.
+        Code::OutOfRange => {
+            FetchError::backend("the provider answered with more than 4 MiB, which is not read")
         }
         // The connection broke; the code is only that of an error nobody sent.
         _ if status.source().is_some() => FetchError::unavailable("the provider does not answer"),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tracing::debug;
 use waybill_core::secret::SecretBytes;
 
 use super::{
@@ -18,6 +20,10 @@ use crate::{
 
 /// A secret may have a megabyte; its answer some more.
 const ANSWER_BYTES: usize = 2 << 20;
+
+/// How long a login vouches for a pod, however often it is renewed: as long as the token of a pod that it was
+/// made with. Then the pod proves again who it is, and a role that was taken away ends.
+const LONGEST_LOGIN: Duration = Duration::from_secs(60 * 60);
 
 /// Agents and proxies may insist on it, so that no web page can make a browser ask.
 const REQUEST: HeaderName = HeaderName::from_static("x-vault-request");
@@ -49,7 +55,7 @@ impl<'a> VaultApi<'a> {
         let reply = self.client.ask(question, ANSWER_BYTES).await?;
         let what = format!("the login as role {role:?} at auth/{auth_path}");
         match reply.status {
-            StatusCode::OK => granted(&reply, &what),
+            StatusCode::OK => granted(&reply, &what, Instant::now() + LONGEST_LOGIN),
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(FetchError::denied(format!(
                     "Vault refused {what} ({}); see which service accounts, namespaces and audience \
@@ -71,8 +77,19 @@ impl<'a> VaultApi<'a> {
         let question = self.question(question)?.header(TOKEN, login.header()?);
         let reply = self.client.ask(question, ANSWER_BYTES).await?;
         match reply.status {
-            StatusCode::OK => granted(&reply, "the renewal of a login"),
+            StatusCode::OK => granted(&reply, "the renewal of a login", login.until),
             status => Err(refusal(status, "the renewal of a login")),
+        }
+    }
+
+    /// Gives a login back. It ends anyway, so that nobody waits for what came of it.
+    pub(super) async fn revoke(&self, login: &Login) {
+        let Ok(uri) = self.class.address.join("v1/auth/token/revoke-self", &[]) else { return };
+        let question = Question::new(Method::POST, uri, b"{}".to_vec().into());
+        if let (Ok(question), Ok(token)) = (self.question(question), login.header())
+            && self.client.ask(question.header(TOKEN, token), ANSWER_BYTES).await.is_err()
+        {
+            debug!("a login could not be given back");
         }
     }
 
@@ -133,14 +150,17 @@ struct Auth<'a> {
     renewable: bool,
 }
 
-fn granted(reply: &Reply, what: &str) -> Result<Timed<Login>, FetchError> {
+fn granted(reply: &Reply, what: &str, until: Instant) -> Result<Timed<Login>, FetchError> {
     let body: AuthBody<'_> = serde_json::from_slice(reply.body.expose()).map_err(|_| {
         FetchError::backend(format!("Vault's answer to {what} is not that of an auth method"))
     })?;
     let Auth { client_token, lease_duration, renewable } = body.auth;
-    let login =
-        Login { token: SecretBytes::copy_of(client_token.as_bytes()), is_renewable: renewable };
-    Ok(Timed::new(login, Duration::from_secs(lease_duration)))
+    let token = SecretBytes::copy_of(client_token.as_bytes());
+    let login = Login { token, is_renewable: renewable, until };
+    // Vault says zero of what does not end by itself.
+    let lease = Some(Duration::from_secs(lease_duration)).filter(|lease| !lease.is_zero());
+    let left = until.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
+    Ok(Timed::new(login, lease.map_or(left, |lease| lease.min(left))))
 }
 
 fn missing(key: &str, version: Option<&str>) -> String {

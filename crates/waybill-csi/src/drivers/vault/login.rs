@@ -1,6 +1,7 @@
 //! A login with Vault, and how it is prolonged.
 
 use http::HeaderValue;
+use tokio::time::Instant;
 use waybill_core::secret::SecretBytes;
 
 use super::{api::VaultApi, class::VaultClass};
@@ -14,6 +15,8 @@ use crate::{
 pub(super) struct Login {
     pub(super) token: SecretBytes,
     pub(super) is_renewable: bool,
+    /// When a pod has to prove again who it is.
+    pub(super) until: Instant,
 }
 
 impl Login {

@@ -30,8 +30,8 @@ const INFO: Duration = Duration::from_secs(10);
 /// What a driver may take to say which node this is, as kubelets wait for it.
 const NODE_INFO: Duration = Duration::from_secs(120);
 
-/// What the address of a Unix socket holds.
-const ENDPOINT_BYTES: usize = 107;
+/// What a path of the kernel holds.
+const ENDPOINT_BYTES: usize = 4095;
 /// Of the CSI specification. A longer one, or an empty one, would make the API server refuse the whole
 /// CSINode, with all other drivers in it.
 const NODE_ID_BYTES: usize = 256;
@@ -59,7 +59,7 @@ pub(super) enum RegistrationError {
     TopologyKey(String),
     #[error("the driver cannot be asked")]
     Driver(#[source] CsiError),
-    #[error("driver {name} is registered already, by {}, with a version that is not lower", by.display())]
+    #[error("driver {name} is registered already, by {}, and is not displaced", by.display())]
     Taken { name: DriverName, by: PathBuf },
 }
 
@@ -91,7 +91,7 @@ async fn admit(
     if let Some(by) = drivers.holder(&name, by, version) {
         return Err(RegistrationError::Taken { name, by });
     }
-    let socket = Socket::find(&endpoint).map_err(RegistrationError::Driver)?;
+    let socket = drivers.socket(&endpoint).map_err(RegistrationError::Driver)?;
     let dialled = dial(&socket).await.map_err(RegistrationError::Driver)?;
     let (info, about) = ask_driver(&name, &socket, &dialled.channel).await?;
     let (node_id, topology_keys) = judge_node(info)?;

@@ -12,7 +12,7 @@ use waybill_proto::registration::{PluginInfo, RegistrationStatus, RegistrationSt
 
 use super::{
     super::{
-        csi_node::CsiNodeKeeper,
+        csi_node::{self, CsiNodeKeeper},
         testing::{Act, DRIVER, ScriptedDriver},
     },
     *,
@@ -139,11 +139,12 @@ async fn what_was_there_first_is_registered() {
     assert_eq!(all[&name()].by, directory.join("mock-reg.sock"));
 }
 
-/// As kubelets have it: the higher version wins, and the other is told why not.
+/// As kubelets have it: the higher version wins, and the other is told why not. These serve volumes.
 #[tokio::test]
 async fn a_second_registrar_needs_a_higher_version() {
     let fixture = Fixture::new();
-    let _driver = ScriptedDriver::start(&fixture.endpoint(), [Act::Echo]);
+    let driver = ScriptedDriver::start(&fixture.endpoint(), [Act::Echo]);
+    driver.set_capable(false);
     let mut first = fixture.registrar("a.sock", fixture.info("1.1.0"));
     assert!(first.told().await.plugin_registered);
     let mut equal = fixture.registrar("b.sock", fixture.info("1.1.0"));
@@ -192,7 +193,8 @@ async fn csi_node_says_which_drivers_there_are() {
     })
     .await;
     let drivers = Drivers::new(PathBuf::new());
-    let keeper = CsiNodeKeeper::new(api.client.clone(), "node-1", drivers.registered());
+    let keeper =
+        CsiNodeKeeper::new(api.client.clone(), "node-1", drivers.registered(), csi_node::LOOK);
     api.tasks.spawn(api.stop.clone().run_until_cancelled_owned(keeper.run()));
     let created = loop {
         let call = api.next().await;

@@ -1,6 +1,9 @@
 //! Values that change, against a scripted driver.
 
+mod resume;
+
 use serde_json::{Value, json};
+use waybill_core::env::value::EnvValue;
 
 use super::{
     super::testing::{Act, Cluster, DRIVER, ScriptedDriver},
@@ -124,6 +127,7 @@ async fn a_driver_that_fails_restarts_nothing() {
     fixture.cluster.objects.lock().unwrap().may_use = Some(false);
     assert!(!fixture.refresh(&pod).await);
     fixture.check_counted("failed", 3);
+    assert_eq!(fixture.driver.count("NodeGetEnvVars"), 2, "each is asked once");
     assert!(fixture.csi.rotations.stale(pod.uid()).is_empty());
 }
 
@@ -191,7 +195,7 @@ async fn only_pods_that_ask_for_it_are_followed() {
 
 #[test]
 fn refreshes_are_spread_and_never_early() {
-    let rotations = Rotations::default();
+    let rotations = Rotations::new(None);
     let interval = Duration::from_secs(100);
     let spread = |number: u32| {
         let pod = PodUid::parse(&format!("pod-{number}")).unwrap();
@@ -202,11 +206,11 @@ fn refreshes_are_spread_and_never_early() {
     assert!(all.iter().all(|it| (interval..=interval * 6 / 5).contains(it)));
 }
 
-/// Whoever reads this process's hashes cannot try values against them.
+/// Whoever reads the hashes of one container cannot compare them with those of another.
 #[test]
-fn hashes_are_another_processs_nonsense() {
+fn hashes_are_nonsense_under_another_key() {
     let value = EnvValue::secret(b"hunter2".to_vec()).unwrap();
-    let (one, other) = (Rotations::default(), Rotations::default());
+    let (one, other) = (Key::random(), Key::random());
     assert_eq!(one.hash_value(&value), one.hash_value(&value));
     assert_ne!(one.hash_value(&value), other.hash_value(&value));
 }

@@ -1,10 +1,11 @@
 //! How much, how long and how many at once.
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt, future::join_all};
 use tokio::sync::Semaphore;
 use waybill_proto::csi::EnvVarInjection;
 
 use super::*;
+use crate::pod::PodOrigin;
 
 fn value(bytes: usize) -> Act {
     Act::Answer(vec![("A", vec![b'x'; bytes], "")])
@@ -66,7 +67,7 @@ async fn the_time_for_a_call_is_the_drivers_word_first_csi_34_csi_36() {
 async fn calls_beyond_the_limit_wait_and_are_in_the_gauge_csi_42_csi_55() {
     let gate = Arc::new(Semaphore::new(0));
     let fixture = Fixture::new([Act::Gate(Arc::clone(&gate))]).await;
-    fixture.driver.set_hints(EnvVarInjection { max_in_flight: 2, ..EnvVarInjection::default() });
+    fixture.driver.set_hints(EnvVarInjection { max_in_flight: 4, ..EnvVarInjection::default() });
     let container = env(&[("A", "k")]);
     let starts = join_all((0..5).map(|_| fixture.resolve(container.clone())));
     let gauge = |number: u32| {
@@ -78,7 +79,7 @@ async fn calls_beyond_the_limit_wait_and_are_in_the_gauge_csi_42_csi_55() {
         while !gauge(5) || fixture.driver.count("NodeGetEnvVars") < 2 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(fixture.driver.count("NodeGetEnvVars"), 2);
+        assert_eq!(fixture.driver.count("NodeGetEnvVars"), 2, "half is left for other namespaces");
         gate.add_permits(5);
     };
     let (outcomes, ()) = tokio::join!(starts, watching);
@@ -91,7 +92,8 @@ async fn calls_beyond_the_limit_wait_and_are_in_the_gauge_csi_42_csi_55() {
 async fn who_waits_too_long_is_throttled_csi_53() {
     let gate = Arc::new(Semaphore::new(0));
     let fixture = Fixture::new([Act::Gate(Arc::clone(&gate))]).await;
-    let class = |timeout: &str| json!({"envInjection.maxInFlight": "1", "envInjection.rpcTimeout": timeout});
+    fixture.driver.set_hints(EnvVarInjection { max_in_flight: 1, ..EnvVarInjection::default() });
+    let class = |timeout: &str| json!({"envInjection.rpcTimeout": timeout});
     fixture.cluster.set_class("patient", class("60s"));
     fixture.cluster.set_class("vault", class("30ms"));
     let first = fixture.resolve(json!({"env": [variable("A", "patient", "k")]}));
@@ -108,11 +110,62 @@ async fn who_waits_too_long_is_throttled_csi_53() {
     assert_eq!(
         told,
         format!(
-            "CSI env injection throttled: 1 calls to CSI driver \"{DRIVER}\" are under way, and \
-             none ended in 30ms"
+            "CSI env injection throttled: at most 1 calls to CSI driver \"{DRIVER}\" at a time, \
+             shared between namespaces, and no place was free for \"shop\" in 30ms"
         )
     );
     fixture.check_metric(&format!(
         "kubelet_csi_env_injection_errors_total{{driver=\"{DRIVER}\",error_type=\"throttled\"}} 1"
     ));
+}
+
+/// CSI-42: calls of one namespace that hang take no place from another.
+#[tokio::test]
+async fn a_namespace_whose_calls_hang_holds_up_no_other_csi_42() {
+    let fixture = Fixture::new([Act::Hang, Act::Hang, Act::Echo]).await;
+    let hints = EnvVarInjection { max_in_flight: 4, ..EnvVarInjection::default() };
+    fixture.driver.set_hints(hints);
+    let mut container = env(&[("A", "k")]);
+    container["name"] = json!("app");
+    let noisy = json!({
+        "metadata": {"name": "web", "namespace": "noisy", "uid": "noisy-uid"},
+        "spec": {"containers": [container]},
+    });
+    let noisy = Pod::from_value(noisy, PodOrigin::ApiServer).unwrap();
+    let mut hanging = Box::pin(join_all((0..10).map(|_| fixture.resolve_pod(&noisy))));
+    while fixture.driver.count("NodeGetEnvVars") < 2 {
+        assert!((&mut hanging).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    let start = fixture.resolve(env(&[("A", "k")]));
+    let start = tokio::select! {
+        start = start => start,
+        _ = hanging => panic!("calls that hang came to an end"),
+    };
+    assert_eq!(pairs(&start.unwrap()), ["A=k"]);
+}
+
+/// CSI-34, CSI-42: what a class says of itself is about its own calls.
+#[tokio::test]
+async fn the_limit_of_a_class_counts_its_own_calls_csi_34_csi_42() {
+    let acts = [Act::Hang, Act::Hang, Act::Echo, Act::Hang, Act::Echo];
+    let fixture = Fixture::new(acts).await;
+    let class = |limit: &str| json!({"envInjection.maxInFlight": limit});
+    fixture.cluster.set_class("busy", class("1000"));
+    fixture.cluster.set_class("narrow", class("1"));
+    let of_class = |class: &str| json!({"env": [variable("A", class, "k")]});
+    let until = async |number: usize, hanging: &mut (dyn Future<Output = ()> + Unpin)| {
+        while fixture.driver.count("NodeGetEnvVars") < number {
+            assert!(hanging.now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+    };
+    let busy = (0..2).map(|_| fixture.resolve(of_class("busy")));
+    let mut busy = Box::pin(join_all(busy).map(drop));
+    until(2, &mut busy).await;
+    // Calls of another class take no place of this one, nor the other way round.
+    assert!(fixture.resolve(of_class("narrow")).await.is_ok());
+    let mut narrow = Box::pin(fixture.resolve(of_class("narrow")).map(drop));
+    until(4, &mut narrow).await;
+    assert!(fixture.resolve(env(&[("A", "k")])).await.is_ok());
 }

@@ -3,6 +3,7 @@
 use waybill_api::gates::KubeVersion;
 
 use super::{super::testing::standalone, *};
+use crate::pod::PodOrigin;
 
 /// CSI-25, CSI-13, CSI-20, CSI-71: no right, no call.
 #[tokio::test]
@@ -43,6 +44,42 @@ async fn an_account_without_use_is_refused_before_any_call_csi_20_csi_25_csi_71(
     fixture.cluster.objects.lock().unwrap().may_use = None;
     let told = fixture.refusal().await;
     assert!(told.starts_with("access to ProviderClass \"vault\" could not be checked: "), "{told}");
+}
+
+/// CSI-25
+#[tokio::test]
+async fn a_static_pod_is_told_what_to_do_instead_csi_25() {
+    let fixture = Fixture::new([Act::Echo]).await;
+    let mut container = env(&[("A", "k")]);
+    container["name"] = json!("app");
+    let object = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
+        "spec": {"containers": [container]},
+    });
+    let pod = Pod::from_value(object, PodOrigin::File).unwrap();
+    let told = fixture.resolve_pod(&pod).await.unwrap_err().to_string();
+    let text = "a static pod has no service account that could use ProviderClass \"vault\"; create \
+                the pod at the API server";
+    assert!(told.contains(text), "{told}");
+    assert_eq!(fixture.driver.requests(), []);
+    assert_eq!(fixture.cluster.objects.lock().unwrap().lists, 0);
+}
+
+/// CSI-62: containerd keeps the specification of each container in a database on disk.
+#[tokio::test]
+async fn a_runtime_that_may_write_values_to_disk_gets_none_csi_62() {
+    let fixture = Fixture::new([Act::Echo]).await;
+    let mut csi = fixture.cluster.csi(fixture.cluster.config());
+    csi.runtime = "containerd".to_owned();
+    let refusing = Fixture { resolver: resolver(&fixture.cluster, csi), ..fixture };
+    let told = refusing.refusal().await;
+    assert!(told.starts_with("the runtime \"containerd\" may write the environment"), "{told}");
+    assert_eq!(refusing.driver.requests(), []);
+    let config = CsiConfig { allow_disk: true, ..refusing.cluster.config() };
+    let mut csi = refusing.cluster.csi(config);
+    csi.runtime = "containerd".to_owned();
+    let allowing = Fixture { resolver: resolver(&refusing.cluster, csi), ..refusing };
+    assert!(allowing.resolve(env(&[("A", "k")])).await.is_ok());
 }
 
 /// CSI-18, CSI-19, CSI-25, CSI-73

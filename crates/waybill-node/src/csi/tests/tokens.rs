@@ -25,7 +25,7 @@ async fn a_driver_gets_the_tokens_that_its_object_asks_for_csi_46() {
     let csi = cluster.csi_with(cluster.config(), Arc::new(objects));
     let fixture = Fixture { resolver: resolver(&cluster, csi), cluster, driver };
     fixture.resolve(env(&[("A", "k")])).await.unwrap();
-    let mut context = fixture.driver.requests().remove(0).pod_context;
+    let mut context = fixture.driver.requests().remove(0).pod_context.clone();
     let tokens = context.remove("csi.storage.k8s.io/serviceAccount.tokens").unwrap();
     assert_eq!(
         serde_json::from_str::<Value>(&tokens).unwrap(),

@@ -61,7 +61,7 @@ impl Hierarchies {
     pub(super) fn legacy_with(&self, controller: &str) -> Option<&Path> {
         self.legacy
             .iter()
-            .find(|legacy| legacy.controllers.iter().any(|name| name == controller))
+            .find(|legacy| legacy.has(controller))
             .map(|legacy| legacy.mount.as_path())
     }
 
@@ -88,6 +88,10 @@ impl Hierarchies {
 }
 
 impl Legacy {
+    pub(super) fn has(&self, controller: &str) -> bool {
+        self.controllers.iter().any(|name| name == controller)
+    }
+
     pub(super) fn name(&self) -> Option<&str> {
         self.mount.file_name()?.to_str()
     }

@@ -61,11 +61,12 @@ impl Cgroup {
             let leaf = container.join(PROCESSES);
             // Before Linux 5.11 a cgroup below another one counted for itself alone unless told otherwise.
             let counts_below = container.join("memory.use_hierarchy");
-            if fs::read_to_string(&counts_below).is_ok_and(|text| text.trim() == "0") {
+            let alone = || fs::read_to_string(&counts_below).is_ok_and(|text| text.trim() == "0");
+            if legacy.has("memory") && alone() {
                 fs::write(&counts_below, "1")?;
             }
             create_directory(&leaf)?;
-            if leaf.join("cpuset.cpus").exists() {
+            if legacy.has("cpuset") {
                 inherit_cpuset(&container, &leaf)?;
             }
         }
@@ -119,13 +120,18 @@ impl Cgroup {
         if self.layout == Layout::Flat {
             return;
         }
-        for root in self.hierarchies.roots() {
-            let container = root.join(&self.path);
-            mirror::copy_limits(&container, &container.join(PROCESSES));
+        // Where there are older hierarchies, limits are set in those alone.
+        for legacy in &self.hierarchies.legacy {
+            let container = legacy.mount.join(&self.path);
+            let has = |controller: &str| legacy.has(controller);
+            mirror::copy_limits(&container, &container.join(PROCESSES), has);
         }
-        // Siblings share processors by weight, and sessions together shall count as much as what they are run in.
-        let container = self.unified();
-        mirror::copy(&container, &container.join(SESSIONS), "cpu.weight");
+        if self.hierarchies.is_unified() {
+            let container = self.unified();
+            mirror::copy_limits(&container, &container.join(PROCESSES), |_| true);
+            // Siblings share processors by weight, and sessions together shall count as much as what they are run in.
+            mirror::copy(&container, &container.join(SESSIONS), "cpu.weight");
+        }
     }
 
     /// On v1 the kernel refuses limits that something below exceeds, and a container may have made cgroups below its leaf.

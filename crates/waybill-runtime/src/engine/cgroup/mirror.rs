@@ -27,9 +27,12 @@ const LIMITS: [&str; 20] = [
     "io.weight",
 ];
 
-/// Copies all that there are. One that the kernel refuses is tried once more after the others, which may stand in its way.
-pub(super) fn copy_limits(from: &Path, to: &Path) {
-    let refused: Vec<_> = LIMITS.into_iter().filter(|file| !copy(from, to, file)).collect();
+/// Copies all that there are of the controllers that a hierarchy has; to look for others would take longer than all else here.
+/// One that the kernel refuses is tried once more after the others, which may stand in its way.
+pub(super) fn copy_limits(from: &Path, to: &Path, has: impl Fn(&str) -> bool) {
+    let of_it = |file: &&str| file.split_once('.').is_some_and(|(controller, _)| has(controller));
+    let files = LIMITS.into_iter().filter(of_it);
+    let refused: Vec<_> = files.filter(|file| !copy(from, to, file)).collect();
     for file in refused {
         copy(from, to, file);
     }
@@ -49,15 +52,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_both_cgroups_have_is_copied() {
+    fn what_both_cgroups_have_of_a_controller_is_copied() {
         let (above, below) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for (name, text) in [("memory.max", "1024\n"), ("pids.max", "7\n"), ("cgroup.procs", "1\n")]
         {
             fs::write(above.path().join(name), text).unwrap();
         }
         fs::write(below.path().join("memory.max"), "max\n").unwrap();
-        copy_limits(above.path(), below.path());
+        fs::write(below.path().join("pids.max"), "max\n").unwrap();
+        copy_limits(above.path(), below.path(), |controller| controller == "memory");
         assert_eq!(fs::read_to_string(below.path().join("memory.max")).unwrap(), "1024");
-        assert_eq!(fs::read_dir(below.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(below.path().join("pids.max")).unwrap(), "max\n");
+        assert_eq!(fs::read_dir(below.path()).unwrap().count(), 2);
     }
 }

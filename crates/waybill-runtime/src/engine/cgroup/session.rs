@@ -5,7 +5,6 @@ use std::{io, os::fd::OwnedFd, time::Duration};
 use rustix::{
     fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, unlinkat},
     io::Errno,
-    time::{ClockId, clock_gettime},
 };
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +12,7 @@ use super::{
     Cgroup,
     tree::{has_populated, kill_below, wait_until_empty},
 };
+use crate::engine::clock;
 
 /// How long processes that were killed may take to die.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ impl SessionCgroup {
     pub(in crate::engine) fn create(parent: &OwnedFd, session: &str) -> io::Result<Self> {
         let name = Self::name_of(session);
         let parent = parent.try_clone()?;
-        let made_at = after_boot();
+        let made_at = clock::after_boot();
         mkdirat(&parent, &name, Mode::from_raw_mode(0o755))?;
         let opened =
             Self::open_parts(&parent, &name).and_then(|parts| Ok((fstat(&parts.0)?.st_ino, parts)));
@@ -96,13 +96,6 @@ impl SessionCgroup {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// The clock by which the kernel tells when processes began.
-fn after_boot() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// Kills every process of a session, wherever it went, and waits until they are gone or hang in the kernel. A session that is

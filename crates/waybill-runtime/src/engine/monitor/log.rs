@@ -46,7 +46,7 @@ impl Log {
     pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
         let mut entries = Vec::with_capacity(bytes.len() + 64);
         self.lines(stream).push(stream, bytes, Timestamp::now(), &mut entries);
-        let _ = self.file.write_all(&entries);
+        self.append(&entries);
     }
 
     /// Writes what is left of lines that will not be completed.
@@ -55,7 +55,28 @@ impl Log {
         for stream in [Stream::Stdout, Stream::Stderr] {
             self.lines(stream).finish(stream, Timestamp::now(), &mut entries);
         }
-        let _ = self.file.write_all(&entries);
+        self.append(&entries);
+    }
+
+    /// Writes as many entries as there is room for. No half of one stays: readers would take the next one for its end.
+    fn append(&mut self, entries: &[u8]) {
+        let mut written = 0;
+        while let Some(rest) = entries.get(written..).filter(|rest| !rest.is_empty()) {
+            match self.file.write(rest) {
+                Ok(0) => break,
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        let whole = memchr::memrchr(b'\n', entries.get(..written).unwrap_or(entries));
+        let torn = written - whole.map_or(0, |end| end + 1);
+        if torn > 0 {
+            let length = self.file.metadata().map_or(0, |file| file.len());
+            if let Some(length) = length.checked_sub(torn as u64) {
+                let _ = self.file.set_len(length);
+            }
+        }
     }
 
     fn lines(&mut self, stream: Stream) -> &mut Lines {

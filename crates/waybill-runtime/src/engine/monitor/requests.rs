@@ -11,6 +11,7 @@ use super::{
     session::Session,
 };
 use crate::engine::{
+    clock,
     message::{Failure, FromMonitor, Numbered, Reply, Request, SessionRequest},
     sys,
     wire::Frame,
@@ -52,8 +53,16 @@ impl Monitor {
     }
 
     fn request(&mut self, connection: u64, frame: &Frame) {
-        let Ok(Numbered { number, request }) = frame.parse() else { return };
+        let Ok(Numbered { number, until, request }) = frame.parse() else { return };
         let asked_by = (connection, number);
+        if until.is_some_and(|until| clock::after_boot() > until) {
+            let late = "it was asked too long ago: its monitor was stopped or very slow";
+            return self.reply(
+                asked_by,
+                Reply::Failed(Failure::Refused(late.to_owned())),
+                Vec::new(),
+            );
+        }
         let result = match request {
             Request::Create(request) => {
                 self.create(asked_by, request, frame.block()).map(|()| None)

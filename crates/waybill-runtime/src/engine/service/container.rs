@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
-use super::{Engine, Result, blocking, state_channel};
+use super::{Engine, Patience, Result, blocking, state_channel};
 use crate::engine::{
     ContainerCgroups, EngineError, ExecFault, Exit, ExitCause, SessionRecord, State,
     cgroup::Cgroup,
@@ -30,6 +30,7 @@ pub(super) struct Entry {
     pub(super) cgroup: Cgroup,
     /// Cgroups above its own that were made for it, topmost first.
     pub(super) made: Vec<PathBuf>,
+    patience: Patience,
     /// `None` when the monitor is gone.
     client: Mutex<Option<Arc<Client>>>,
     state: watch::Sender<State>,
@@ -41,6 +42,7 @@ impl Entry {
         directory: PathBuf,
         cgroup: Cgroup,
         made: Vec<PathBuf>,
+        patience: Patience,
         state: State,
     ) -> Self {
         Self {
@@ -48,6 +50,7 @@ impl Entry {
             directory,
             cgroup,
             made,
+            patience,
             client: Mutex::default(),
             state: state_channel(state),
         }
@@ -98,7 +101,7 @@ impl Entry {
         });
     }
 
-    /// Asks the monitor.
+    /// Asks the monitor, which has its time to answer.
     pub(super) async fn ask(
         &self,
         request: Request,
@@ -108,8 +111,12 @@ impl Entry {
             return Err(self.wrong_state("exited", "it must not have ended"));
         }
         let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let limit = self.patience.with(&request);
         let answer = match client {
-            Some(client) => client.ask(request, block).await,
+            Some(client) => {
+                let answer = client.ask(request, clock::after_boot_in(limit), block);
+                timeout(limit, answer).await.map_err(|_| self.silent(limit))?
+            }
             None => None,
         };
         match answer {
@@ -129,6 +136,10 @@ impl Entry {
             }
             _ => EngineError::MonitorLost { id: self.id.clone() },
         }
+    }
+
+    fn silent(&self, limit: Duration) -> EngineError {
+        EngineError::MonitorSilent { id: self.id.clone(), seconds: limit.as_secs() }
     }
 
     pub(super) fn wrong_state(&self, state: &'static str, needs: &'static str) -> EngineError {

@@ -55,7 +55,14 @@ impl Engine {
             audit_id: environment::audit_id(&request.env).map(|id| id.as_str().to_owned()),
         };
         let block = environment::block_of(&request.argv, &[&request.env, &request.runtime_env]);
-        let (reply, fds) = entry.ask(Request::Exec(message), &block).await?;
+        let asked = entry.ask(Request::Exec(message), &block).await;
+        if matches!(asked, Err(EngineError::MonitorSilent { .. })) {
+            // It may have begun, and nobody would know of it.
+            let (cgroup, session) = (entry.cgroup.clone(), session.clone());
+            let killed = blocking(move || Ok(cgroup::kill_session(&cgroup, &session))).await;
+            drop(killed);
+        }
+        let (reply, fds) = asked?;
         let Reply::Session { pid, started_at, identity } = reply else {
             return Err(entry.unexpected(reply));
         };

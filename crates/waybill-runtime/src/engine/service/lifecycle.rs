@@ -10,7 +10,7 @@ use std::{
 
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 
-use super::{Engine, Entry, Result, blocking, io_error};
+use super::{Engine, Entry, Result, blocking, io_error, making, silent::end_monitor};
 use crate::engine::{
     ContainerRequest, EngineError, Kind, State,
     cgroup::{Cgroup, DeviceGuard},
@@ -77,7 +77,10 @@ impl Engine {
         if made.is_err() {
             // A monitor that made nothing ends, and its end is written into the directory that must go.
             if let Some(follower) = follower {
-                let _ = tokio::time::timeout(PATIENCE, follower).await;
+                let ended = tokio::time::timeout(PATIENCE, follower).await;
+                if ended.is_err() {
+                    self.end_unmade(&entry).await;
+                }
             }
             self.discard(&entry).await;
         }
@@ -107,7 +110,8 @@ impl Engine {
             })
             .collect();
         let entry =
-            Arc::new(Entry::new(id, directory, prepared.cgroup.clone(), made, State::Created));
+            Entry::new(id, directory, prepared.cgroup.clone(), made, self.patience, State::Created);
+        let entry = Arc::new(entry);
         entries.insert(id.to_owned(), Arc::clone(&entry));
         Ok(entry)
     }
@@ -118,7 +122,7 @@ impl Engine {
         spec: oci_spec::runtime::Spec,
     ) -> Result<Arc<Client>> {
         let (spawner, entry) = (Arc::clone(&self.spawner), Arc::clone(entry));
-        let socket = blocking(move || {
+        let socket = making(move || {
             let directory = &entry.directory;
             make_directory(directory).map_err(io_error("make", directory))?;
             let file = ContainerFile {
@@ -143,7 +147,8 @@ impl Engine {
             }
             State::Created => {
                 self.kill_all(id).await?;
-                let _ = tokio::time::timeout(PATIENCE, self.wait(id)).await;
+                let _ =
+                    tokio::time::timeout(PATIENCE + self.patience.end, self.wait_killed(id)).await;
             }
             State::Exited(_) => {}
         }
@@ -151,6 +156,21 @@ impl Engine {
         blocking(move || remove(&removed)).await?;
         self.forget(&entry);
         Ok(())
+    }
+
+    /// Ends what a monitor that does not answer was making, and that monitor.
+    async fn end_unmade(&self, entry: &Arc<Entry>) {
+        let unmade = Arc::clone(entry);
+        let killed = blocking(move || {
+            let path = unmade.cgroup.path();
+            unmade.cgroup.kill().map_err(io_error("kill", &path))?;
+            end_monitor(&unmade.directory)
+                .map_err(io_error("end the monitor in", &unmade.directory))
+        });
+        if let Err(error) = killed.await {
+            let error = waybill_core::chain::Chain(&error).to_string();
+            tracing::warn!(container = entry.id, error, "a monitor that does not answer lives on");
+        }
     }
 
     /// Removes what a creation that failed left behind. What cannot go yet is not forgotten, so that it can be deleted later.

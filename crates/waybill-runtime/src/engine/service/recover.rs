@@ -15,13 +15,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::try_join_all;
 use rustix::mount::MountFlags;
+use tokio::time::timeout;
 
 use super::{
     Engine, Entry, Result, blocking,
     container::exit_of,
     io_error,
     lifecycle::{make_directory, remove_files, spawner_error},
+    silent::end_monitor,
 };
 use crate::engine::{
     EngineError, Spawner, State,
@@ -110,10 +113,9 @@ impl Engine {
                 entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()
             })
             .map_err(io_error("list", &containers))?;
-        let mut found = Vec::new();
-        for directory in directories {
-            found.extend(self.recover_container(directory).await?);
-        }
+        // Together: those that do not answer are waited for once.
+        let found = directories.into_iter().map(|directory| self.recover_container(directory));
+        let found: Vec<_> = try_join_all(found).await?.into_iter().flatten().collect();
         self.sessions
             .load(|session| {
                 found.iter().any(|one| {
@@ -146,9 +148,10 @@ impl Engine {
         let layout = file.layout().ok_or(EngineError::NewerRecord { path: record })?;
         let Some(cgroup) = Cgroup::new(&self.hierarchies, &file.cgroup) else { return Ok(None) };
         let cgroup = cgroup.with_layout(layout);
-        let entry = Arc::new(Entry::new(&id, directory, cgroup, file.made, State::Created));
+        let entry = Entry::new(&id, directory, cgroup, file.made, self.patience, State::Created);
+        let entry = Arc::new(entry);
         self.entries().insert(id, Arc::clone(&entry));
-        match greet(&entry).await {
+        match self.greet(&entry).await {
             Some((client, reader, state, sessions)) => {
                 let client = Arc::new(client);
                 entry.connect(Arc::clone(&client));
@@ -163,18 +166,26 @@ impl Engine {
             }
         }
     }
-}
 
-/// Connects to a monitor and hears how far its container is. `None` if it is gone.
-async fn greet(entry: &Entry) -> Option<(Client, Reader, State, Vec<String>)> {
-    if entry.directory.join(record::EXIT).exists() {
-        return None;
-    }
-    let client = Client::new(connect(&entry.directory).ok()?).ok()?;
-    let mut reader = Reader::default();
-    match client.receive(&mut reader).await? {
-        FromMonitor::Hello { state, sessions } => Some((client, reader, state, sessions)),
-        _ => None,
+    /// Connects to a monitor and hears how far its container is. `None` if it is gone; one that does not say a word is ended,
+    /// since nobody could tell what becomes of its container.
+    async fn greet(&self, entry: &Arc<Entry>) -> Option<(Client, Reader, State, Vec<String>)> {
+        if entry.directory.join(record::EXIT).exists() {
+            return None;
+        }
+        let client = Client::new(connect(&entry.directory).ok()?).ok()?;
+        let mut reader = Reader::default();
+        match timeout(self.patience.work, client.receive(&mut reader)).await {
+            Ok(Some(FromMonitor::Hello { state, sessions })) => {
+                Some((client, reader, state, sessions))
+            }
+            Ok(_) => None,
+            Err(_) => {
+                let silent = Arc::clone(entry);
+                let _ = blocking(move || Ok(end_monitor(&silent.directory))).await;
+                None
+            }
+        }
     }
 }
 

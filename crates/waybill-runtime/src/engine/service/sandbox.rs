@@ -12,6 +12,7 @@ use rustix::mount::UnmountFlags;
 use super::{
     Engine, Result, blocking, io_error,
     lifecycle::{make_directory, spawner_error},
+    making,
 };
 use crate::engine::{
     EngineError, Kind, NamespaceMode, Namespaces, SandboxRequest,
@@ -79,7 +80,7 @@ impl Engine {
         };
         let (spawner, hierarchies) = (Arc::clone(&self.spawner), self.hierarchies.clone());
         let id = id.to_owned();
-        blocking(move || {
+        making(move || {
             reserve(&directory, &id, &file)?;
             let made = (|| {
                 parent.create().map_err(io_error("make cgroup", &parent.path()))?;

@@ -46,6 +46,23 @@ fn what_is_missing_and_what_is_empty_are_no_change() {
     check("nodes:n", NodeWrite::Update { new: &source, old: &source }, &Ok(()));
 }
 
+/// An object that cannot be deleted, or that goes with another, outlives what an administrator decides.
+#[test]
+fn a_node_gives_its_own_object_no_owners_and_no_finalizers() {
+    let owned = json!({"metadata": {"name": "n", "ownerReferences": [{"uid": "u"}]}});
+    let finalized = json!({"metadata": {"name": "n", "finalizers": ["a/b"]}});
+    let plain = json!({"metadata": {"name": "n", "finalizers": []}});
+    let owners = Err(NodeRestrictionError::NodeOwners("n".into()));
+    let finalizers = Err(NodeRestrictionError::NodeFinalizers("n".into()));
+    for (object, refusal) in [(&owned, &owners), (&finalized, &finalizers)] {
+        check("nodes", NodeWrite::Create(object), refusal);
+        check("nodes:n", NodeWrite::Update { new: object, old: &plain }, refusal);
+        check("nodes:n", NodeWrite::Update { new: &plain, old: object }, refusal);
+        check("nodes:n", NodeWrite::Update { new: object, old: object }, &Ok(()));
+    }
+    check("nodes", NodeWrite::Create(&plain), &Ok(()));
+}
+
 fn mirror() -> Value {
     json!({
         "metadata": {

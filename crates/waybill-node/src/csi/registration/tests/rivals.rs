@@ -79,7 +79,8 @@ async fn a_driver_that_answers_late_does_not_displace_a_higher_version_csi_26() 
 #[tokio::test]
 async fn a_displaced_driver_comes_back_when_the_other_goes_csi_26_csi_43() {
     let fixture = Fixture::new();
-    let _driver = ScriptedDriver::start(&fixture.endpoint(), [Act::Echo]);
+    let driver = ScriptedDriver::start(&fixture.endpoint(), [Act::Echo]);
+    driver.set_capable(false);
     let mut first = fixture.registrar("a.sock", fixture.info("1.0.0"));
     assert!(first.told().await.plugin_registered);
     let mut second = fixture.registrar("b.sock", fixture.info("1.1.0"));
@@ -89,6 +90,23 @@ async fn a_displaced_driver_comes_back_when_the_other_goes_csi_26_csi_43() {
     let again = timeout(Duration::from_secs(30), first.told()).await;
     assert!(again.expect("the first is asked again").plugin_registered);
     fixture.wait_for_holder("a.sock").await;
+}
+
+/// CSI-26: who claims a higher version gets no tokens of pods for it.
+#[tokio::test]
+async fn nobody_displaces_a_driver_of_variables_csi_26() {
+    let fixture = Fixture::new();
+    let _driver = ScriptedDriver::start(&fixture.endpoint(), [Act::Echo]);
+    let mut first = fixture.registrar("a.sock", fixture.info("1.0.0"));
+    assert!(first.told().await.plugin_registered);
+    let mut second = fixture.registrar("b.sock", fixture.info("1.18446744073709551615.0"));
+    let told = second.told().await;
+    assert!(!told.plugin_registered);
+    assert!(told.error.contains("is registered already, by "), "{}", told.error);
+    // It is its turn when the other has gone, as in an upgrade.
+    first.remove();
+    let later = timeout(Duration::from_secs(30), second.told()).await;
+    assert!(later.expect("the second is asked again").plugin_registered);
 }
 
 /// OP-43: one such driver would keep all others out of the CSINode.

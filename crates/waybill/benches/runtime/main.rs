@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p waybill --bench runtime`. Needs root, busybox-static, util-linux and runc. Prints medians and ratios:
 //! on a shared machine only the ratios mean something. `--test` does everything once; `--long` runs 10,000 commands
-//! one after the other.
+//! one after the other; `--against PROGRAM` does nothing but compare with another `waybill`.
 #![allow(
     dead_code,
     clippy::indexing_slicing,
@@ -13,9 +13,10 @@
     reason = "a measurement for people, with a client of the tests"
 )]
 
-#[path = "../tests/crash/runtime/client.rs"]
+mod against;
+#[path = "../../tests/crash/runtime/client.rs"]
 mod client;
-#[path = "../tests/crash/runtime/image.rs"]
+#[path = "../../tests/crash/runtime/image.rs"]
 mod image;
 
 use std::{
@@ -31,6 +32,8 @@ use waybill_testkit::runtime::{Runtime, Setup};
 
 use crate::client::{Client, Script};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_waybill");
+
 /// How many ended sessions the runtime remembers; until then its memory grows.
 const REMEMBERED: usize = 1000;
 
@@ -43,6 +46,8 @@ struct Size {
     containers: usize,
     at_once: usize,
     in_a_row: usize,
+    /// Commands and containers of each program that is compared.
+    compared: (usize, usize),
     /// After which the runtime has given back what it does not need at rest.
     rest: Duration,
 }
@@ -60,11 +65,22 @@ struct Lab {
 fn main() {
     let asked = |name: &str| std::env::args().any(|argument| argument == name);
     let size = match (asked("--test"), asked("--long")) {
-        (true, _) => {
-            Size { execs: 1, containers: 2, at_once: 5, in_a_row: 20, rest: Duration::ZERO }
-        }
-        (_, true) => Size { execs: 200, containers: 20, at_once: 50, in_a_row: 10_000, rest: REST },
-        _ => Size { execs: 200, containers: 20, at_once: 50, in_a_row: 500, rest: REST },
+        (true, _) => Size {
+            execs: 1,
+            containers: 2,
+            at_once: 5,
+            in_a_row: 20,
+            compared: (2, 1),
+            rest: Duration::ZERO,
+        },
+        (_, long) => Size {
+            execs: 200,
+            containers: 20,
+            at_once: 50,
+            in_a_row: if long { 10_000 } else { 500 },
+            compared: (2_000, 300),
+            rest: REST,
+        },
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(measure(size));
@@ -72,10 +88,14 @@ fn main() {
 
 async fn measure(size: Size) {
     let Some(archive) = image::busybox() else { return };
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--against").skip(1);
+    if let Some(other) = arguments.next() {
+        return against::measure(&other, archive, size.compared).await;
+    }
     if Command::new("runc").arg("--version").stdout(Stdio::null()).status().is_err() {
         return println!("SKIPPED: runc is not installed; install the Debian package runc");
     }
-    let mut lab = Lab::open().await;
+    let mut lab = Lab::open(PROGRAM, "").await;
     tokio::time::sleep(size.rest).await;
     lab.measure_idle();
     lab.client.import(archive).await;
@@ -88,11 +108,11 @@ async fn measure(size: Size) {
 }
 
 impl Lab {
-    async fn open() -> Self {
+    async fn open(program: &str, name: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), directory.path());
+        let setup = Setup::new(program, directory.path());
         let runtime = setup.start();
-        let cgroup = format!("/waybill-bench-{}", std::process::id());
+        let cgroup = format!("/waybill-bench-{}{name}", std::process::id());
         let client = Client::connect(&setup, &cgroup).await;
         let sandbox = client.run_sandbox("bench").await.unwrap();
         Self { setup, runtime, client, sandbox, cgroup, directory }

@@ -1,0 +1,167 @@
+//! `waybill credential cache`: stands in a kubeconfig before the real plugin, so that it is not run at every start of kubectl.
+
+use std::{
+    env, future,
+    io::{self, Write},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use tokio::signal::unix::{SignalKind, signal};
+use waybill_core::{chain::Chain, duration::parse_duration};
+use waybill_credential::{
+    Options,
+    agent::{Fetched, Holding, Invocation, Notice},
+};
+
+use super::agent;
+use crate::Outcome;
+
+/// Keep what a credential plugin says, so that kubectl does not run it at every start.
+///
+/// Stands in a kubeconfig before the plugin. Credentials are in the memory of a small agent, which starts by itself, serves
+/// your Unix user alone and leaves when it holds nothing; nothing is written to disk. The plugin itself is run here,
+/// on your terminal, by one process at a time: when there is no credential, when it has expired or is about to, and
+/// when a server refused it, which is when the same kubectl asks again.
+///
+/// Credentials are shared by those who have the plugin, its arguments, the cluster and all variables in common, except for
+/// variables that only say where you sit, such as PWD, TERM and SSH_TTY.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example, in a kubeconfig, where the plugin is `aws eks get-token --cluster-name prod`:
+  users:
+  - name: prod
+    user:
+      exec:
+        apiVersion: client.authentication.k8s.io/v1
+        interactiveMode: IfAvailable
+        command: waybill
+        args: [credential, cache, --, aws, eks, get-token, --cluster-name, prod]
+
+`waybill credential list` shows what is kept, `waybill credential forget` drops it.")]
+pub(super) struct Args {
+    /// How long to keep a credential that does not say when it expires.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    max_age: Duration,
+
+    /// How long to keep a credential for which nobody asks.
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = duration)]
+    idle: Duration,
+
+    /// How long the plugin may take if it has no terminal; it may be waiting for a browser.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    timeout: Duration,
+
+    /// A variable that makes no difference to the plugin; a star at the end stands for anything. Repeat it for more.
+    #[arg(long, value_name = "NAME")]
+    ignore_env: Vec<String>,
+
+    /// Keep a credential for each working directory, for plugins that look at it.
+    #[arg(long)]
+    per_directory: bool,
+
+    /// Say on standard error where the credential came from.
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// The plugin and its arguments.
+    #[arg(last = true, required = true, value_name = "PLUGIN")]
+    plugin: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<Outcome> {
+    // We have the credential in memory, too.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .context("keeping debuggers away from this process")?;
+    let invocation = args.invocation()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        tokio::select! {
+            fetched = fetch(&invocation, args.verbose) => deliver(&fetched),
+            code = signalled(&invocation) => Ok(Outcome::Exit(code)),
+        }
+    })
+}
+
+impl Args {
+    fn invocation(&self) -> Result<Invocation> {
+        let (command, args) = self.plugin.split_first().context("no plugin is named")?;
+        let directory = self.per_directory.then(env::current_dir).transpose();
+        let holding = Holding {
+            max_age: self.max_age,
+            idle: self.idle,
+            ignored: self.ignore_env.clone(),
+            directory: directory.context("there is no working directory")?,
+        };
+        let options = Options { timeout: self.timeout, ..Options::default() };
+        Ok(Invocation::new(command.clone(), args.to_vec(), options, holding)?)
+    }
+}
+
+async fn fetch(invocation: &Invocation, verbose: bool) -> Fetched {
+    let notify = |notice: Notice| tell(&notice, verbose);
+    match agent::find() {
+        Ok(agent) => agent.fetch(invocation, &notify).await,
+        Err(error) => {
+            if verbose {
+                say(&format!("no agent: {}", Chain(&error)));
+            }
+            invocation.fetch_alone(&notify).await
+        }
+    }
+}
+
+/// Only what explains why nothing seems to happen is told unasked.
+fn tell(notice: &Notice, verbose: bool) {
+    match notice {
+        Notice::Waiting { pid, interactive: true } => {
+            say(&format!("waiting for process {pid}, whose credential plugin talks to somebody"));
+        }
+        Notice::Waiting { pid, interactive: false } => {
+            say(&format!("waiting for the credential plugin that process {pid} runs"));
+        }
+        Notice::Cached if verbose => say("the credential comes from the agent"),
+        Notice::Running if verbose => say("running the credential plugin"),
+        Notice::NoAgent(error) if verbose => say(&format!("no agent: {}", Chain(error))),
+        _ => {}
+    }
+}
+
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "waybill credential cache: {text}");
+}
+
+fn deliver(fetched: &Fetched) -> Result<Outcome> {
+    match fetched {
+        Fetched::Printed(answer) => {
+            let mut out = io::stdout().lock();
+            out.write_all(answer.expose())?;
+            out.flush()?;
+            Ok(Outcome::Success)
+        }
+        Fetched::Failed(failure) => {
+            // kubectl knows our name only.
+            say(&failure.message);
+            Ok(Outcome::Exit(failure.code))
+        }
+    }
+}
+
+/// Ends a plugin that leads a group of its own, which Ctrl-C does not reach. One on our terminal hears it itself, and may have to
+/// tidy the terminal up.
+async fn signalled(invocation: &Invocation) -> u8 {
+    if invocation.is_interactive() {
+        return future::pending().await;
+    }
+    let handlers = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    let (Ok(mut interrupt), Ok(mut terminate)) = handlers else { return future::pending().await };
+    tokio::select! {
+        _ = interrupt.recv() => 130,
+        _ = terminate.recv() => 143,
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "expected a duration, such as 90s or 15m".to_owned())
+}
