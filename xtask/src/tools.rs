@@ -19,6 +19,9 @@ use crate::machine::{self, Missing};
 /// Kubernetes' own client, as Debian's newest release-to-be has it.
 pub(crate) const NEWEST_KUBECTL: &str = "kubectl-sid";
 
+/// What nobody packs, so that its tests run only where somebody has built it: see `WAYBILL_STOCK_BIN`.
+const BUILT_BY_HAND: &str = "stock-kube-apiserver";
+
 /// A program that tests call, or a kernel for a machine.
 pub(crate) struct Tool {
     /// As tests call it when they are skipped for want of it.
@@ -115,6 +118,22 @@ pub(crate) const TESTS: &[Tool] = &[
         fetch: || python::MINISTACK.make(&cache("ministack")),
         remedy: "make a virtual environment with the package ministack in ~/.cache/waybill/ministack",
     },
+    Tool {
+        name: "moto",
+        why: "the aws driver is tested on a second server, which others wrote",
+        is_there: || python::MOTO.is_in(&cache("moto")),
+        fetch: || python::MOTO.make(&cache("moto")),
+        remedy: "make a virtual environment with the packages moto, flask, flask-cors and pyyaml in \
+                 ~/.cache/waybill/moto",
+    },
+    Tool {
+        name: "cloud-clients",
+        why: "our servers for the metadata driver are judged by the clients of Google and Microsoft",
+        is_there: || python::CLOUD_CLIENTS.is_in(&cache("cloud-clients")),
+        fetch: || python::CLOUD_CLIENTS.make(&cache("cloud-clients")),
+        remedy: "make a virtual environment with the packages google-auth, azure-identity and requests in \
+                 ~/.cache/waybill/cloud-clients",
+    },
 ];
 
 /// For a machine with the kernel of Debian 12.
@@ -203,7 +222,7 @@ impl Tools {
 
 /// Fetches what of `needed` this machine lacks.
 pub(crate) fn prepare<'a>(needed: impl IntoIterator<Item = &'a Tool>) -> Tools {
-    let mut tools = Tools::default();
+    let mut tools = Tools { excused: vec![BUILT_BY_HAND], ..Tools::default() };
     for tool in needed.into_iter().filter(|tool| !(tool.is_there)()) {
         let Err(refusal) = (tool.fetch)() else { continue };
         let missing = missing(tool, &refusal);

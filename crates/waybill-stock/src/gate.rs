@@ -5,10 +5,12 @@
 //! replicas may run. When it cannot judge, it answers with an HTTP error and no verdict; then the
 //! `failurePolicy` of the webhook decides, which is where an operator chooses between open and closed.
 
+mod body;
 mod class;
 mod classes;
 mod connection;
 mod metrics;
+mod peers;
 mod pod;
 mod review;
 mod rights;
@@ -26,22 +28,24 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use kube::Client;
 use serde_json::Value;
 use tokio::{
     net::TcpListener,
     sync::Semaphore,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_core::chain::Chain;
 
 pub use self::tls::{PairPaths, TlsError};
 use self::{
+    body::Room,
     classes::Classes,
     metrics::{Metrics, Outcome, Webhook},
+    peers::{Peer, Peers},
     review::{Review, Verdict},
     rights::Rights,
     tls::Tls,
@@ -54,11 +58,8 @@ const REFRESH: Duration = Duration::from_secs(10);
 const BODY_BYTES: usize = 7 << 20;
 
 /// How much text of reviews is in memory as documents at once, in KiB; those can be thirty times as large.
-/// The memory limit in `deploy/gate/gate.yaml` has room for that.
-const READ_AT_ONCE: usize = 14 << 10;
-
-/// How long a body may take.
-const BODY: Duration = Duration::from_secs(10);
+/// The memory limit in `deploy/gate/gate.yaml` has room for that, for texts that are read and for connections.
+const READ_AT_ONCE: usize = 11 << 10;
 
 /// How a gate is set up.
 #[derive(Clone, Debug)]
@@ -91,6 +92,8 @@ impl Gate {
             classes: Classes::new(client.clone(), &config.group),
             rights: Rights::new(client, config.group),
             metrics: Metrics::default(),
+            peers: Arc::default(),
+            room: Room::default(),
             reading: Semaphore::new(READ_AT_ONCE),
             leaving: AtomicBool::new(false),
             tasks: tasks.clone(),
@@ -154,6 +157,8 @@ struct Service {
     classes: Classes,
     rights: Rights,
     metrics: Metrics,
+    peers: Arc<Peers>,
+    room: Room,
     /// For the text of reviews that are judged now.
     reading: Semaphore,
     /// It was told to end soon.
@@ -163,10 +168,10 @@ struct Service {
 }
 
 impl Service {
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Answer {
         match (request.method(), request.uri().path()) {
-            (&Method::POST, "/validate") => self.review(Webhook::Classes, request).await,
-            (&Method::POST, "/validate-pods") => self.review(Webhook::Pods, request).await,
+            (&Method::POST, "/validate") => self.review(Webhook::Classes, peer, request).await,
+            (&Method::POST, "/validate-pods") => self.review(Webhook::Pods, peer, request).await,
             (&Method::GET, "/healthz") => text(StatusCode::OK, "ok"),
             (&Method::GET, "/readyz") => self.readiness(),
             (&Method::GET, "/metrics") => {
@@ -190,9 +195,9 @@ impl Service {
         }
     }
 
-    async fn review(&self, webhook: Webhook, request: Request<Incoming>) -> Answer {
+    async fn review(&self, webhook: Webhook, peer: &Peer, request: Request<Incoming>) -> Answer {
         let begun = Instant::now();
-        let (outcome, answer) = match self.judge(webhook, request).await {
+        let (outcome, answer) = match self.judge(webhook, peer, request).await {
             Ok((uid, verdict)) => {
                 let outcome = if verdict.is_allowed() { Outcome::Allowed } else { Outcome::Denied };
                 (outcome, json(&review::answer(&uid, &verdict)))
@@ -209,14 +214,13 @@ impl Service {
     async fn judge(
         &self,
         webhook: Webhook,
+        peer: &Peer,
         request: Request<Incoming>,
     ) -> Result<(String, Verdict), JudgeError> {
-        let body = Limited::new(request.into_body(), BODY_BYTES).collect();
-        let body = timeout(BODY, body).await.map_err(|_| JudgeError::SlowBody)?;
-        let body = body.map_err(|_| JudgeError::Body)?.to_bytes();
-        let kibibytes = u32::try_from(body.len() >> 10).unwrap_or(u32::MAX).saturating_add(1);
+        let text = self.room.read(peer, request.into_body()).await?;
+        let kibibytes = u32::try_from(body::kibibytes(text.bytes.len())).unwrap_or(u32::MAX);
         let _reading = self.reading.acquire_many(kibibytes).await;
-        let review = Review::read(&body).map_err(JudgeError::Review)?;
+        let review = Review::read(&text.bytes).map_err(JudgeError::Review)?;
         let verdict = match webhook {
             Webhook::Classes => class::judge(&review),
             Webhook::Pods => self.judge_pod(&review).await?,
@@ -235,6 +239,8 @@ impl Service {
 enum JudgeError {
     #[error("the body could not be read, or has more than {BODY_BYTES} bytes")]
     Body,
+    #[error("too many large reviews are read at the moment")]
+    Busy,
     #[error("the classes of the cluster are not known: {0}")]
     Classes(String),
     #[error("the API server could not be asked for a ProviderClass")]
@@ -253,14 +259,16 @@ impl JudgeError {
             Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Review(_) => StatusCode::BAD_REQUEST,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
-            Self::Class(_) | Self::Classes(_) | Self::Rights(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::Class(_) | Self::Classes(_) | Self::Rights(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
     fn outcome(&self) -> Outcome {
         match self {
             Self::Body | Self::Review(_) | Self::SlowBody => Outcome::Unreadable,
-            Self::Class(_) | Self::Classes(_) | Self::Rights(_) => Outcome::Failed,
+            Self::Busy | Self::Class(_) | Self::Classes(_) | Self::Rights(_) => Outcome::Failed,
         }
     }
 }

@@ -39,10 +39,7 @@ impl CachedPlugin {
 
     /// From now on the plugin gives this token, until this time if there is one.
     pub fn answer_with(&self, token: &str, expires: Option<&str>) {
-        let mut status = json!({ "token": token });
-        if let Some(expires) = expires {
-            status["expirationTimestamp"] = json!(expires);
-        }
+        let status = json!({"token": token, "expirationTimestamp": expires});
         let answer = json!({"apiVersion": VERSION, "kind": "ExecCredential", "status": status});
         fs::write(self.path("answer"), answer.to_string()).expect("the directory is ours");
     }

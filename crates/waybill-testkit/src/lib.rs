@@ -8,6 +8,7 @@
 )]
 
 pub mod apiserver;
+pub mod aws;
 pub mod conformance;
 pub mod containerd;
 pub mod credential_cache;
@@ -17,7 +18,6 @@ pub mod etcd;
 pub mod gate;
 pub mod hostile;
 pub mod kubectl;
-pub mod ministack;
 pub mod node;
 pub mod openbao;
 pub mod port;
@@ -25,5 +25,6 @@ pub mod program;
 pub mod runtime;
 pub mod skip;
 pub mod stack;
+pub mod stock;
 
 mod child;

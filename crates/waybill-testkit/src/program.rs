@@ -77,12 +77,28 @@ pub const OPENBAO: Program = Program {
     cached: "openbao/bin/bao",
 };
 
-/// A server that answers as AWS does.
+/// A server that answers as AWS does, and checks who asks.
 pub const MINISTACK: Program = Program {
     name: "ministack",
     command: None,
     variable: "WAYBILL_MINISTACK",
     cached: "ministack/bin/ministack",
+};
+
+/// Another server that answers as AWS does.
+pub const MOTO: Program = Program {
+    name: "moto",
+    command: None,
+    variable: "WAYBILL_MOTO",
+    cached: "moto/bin/moto_server",
+};
+
+/// Python with the clients that Google and Microsoft wrote for their clouds.
+pub const CLOUD_CLIENTS: Program = Program {
+    name: "cloud-clients",
+    command: None,
+    variable: "WAYBILL_CLOUD_CLIENTS",
+    cached: "cloud-clients/bin/python",
 };
 
 impl Program {

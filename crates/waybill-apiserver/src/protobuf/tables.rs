@@ -10,8 +10,7 @@
 //!   of their status: `extendedResourceClaimStatus`, `nodeAllocatableResourceClaimStatuses`,
 //!   `volumeHealth`, `volumeStatus`
 //! - of nodes: `podPreemptionPolicy`, `runningInUserNamespace`
-//! - of `TokenRequest`: `attestations`; of `CSIDriver`: `preventPodSchedulingIfMissing`;
-//!   of `CSINode`: `status`
+//! - of `TokenRequest`: `attestations`
 
 mod affinity;
 mod authentication;

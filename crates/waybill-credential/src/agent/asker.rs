@@ -3,6 +3,9 @@
 //! kubectl does not say that a server refused its credential: it runs the plugin again. So a process that asks a second time
 //! is one whose credential was refused, and the agent must know it again. Its number alone could be another's by then;
 //! with the time of its start it is unique.
+//!
+//! `kubectl apply -f -` asks twice in any case: client-go tells programs that need standard input themselves from those that do
+//! not, and this one is both. If it was refused, it asks four times.
 
 use std::fs;
 
@@ -20,8 +23,9 @@ pub(crate) struct Asker {
     pid: i32,
     /// In ticks since the machine started.
     start: u64,
-    /// client-go has two caches if one part of a program needs standard input and another does not.
+    /// On a terminal, the two caches of client-go ask in different words.
     interactive: bool,
+    reads_stdin: bool,
 }
 
 impl Asker {
@@ -31,16 +35,27 @@ impl Asker {
         for _ in 0..WRAPPERS {
             let process = Process::read(pid)?;
             if !was_asked(pid, question) {
-                return Some(Self { pid, start: process.start, interactive });
+                let reads_stdin = reads_stdin(&fs::read(format!("/proc/{pid}/cmdline")).ok()?);
+                return Some(Self { pid, start: process.start, interactive, reads_stdin });
             }
             pid = process.parent;
         }
         None
     }
 
+    /// How often it asks without having been refused.
+    pub(crate) fn asks(self) -> u32 {
+        if self.reads_stdin { 2 } else { 1 }
+    }
+
     #[cfg(test)]
     pub(crate) fn test(pid: i32) -> Self {
-        Self { pid, start: 1, interactive: false }
+        Self { pid, start: 1, interactive: false, reads_stdin: false }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn test_reading_stdin(pid: i32) -> Self {
+        Self { reads_stdin: true, ..Self::test(pid) }
     }
 }
 
@@ -76,9 +91,27 @@ fn was_asked(pid: i32, question: &str) -> bool {
     environment.split(|&byte| byte == 0).filter_map(value).any(|value| value == question.as_bytes())
 }
 
+/// Whether a command line has `-f -`, in one of the ways to write it.
+fn reads_stdin(command_line: &[u8]) -> bool {
+    let mut words = command_line.split(|&byte| byte == 0);
+    words.any(|word| word == b"-" || word == b"-f-" || word.ends_with(b"=-"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_that_read_manifests_from_standard_input_are_known() {
+        for line in
+            ["kubectl\0apply\0-f\0-\0", "kubectl\0diff\0--filename=-\0", "oc\0create\0-f-\0"]
+        {
+            assert!(reads_stdin(line.as_bytes()), "{line:?}");
+        }
+        for line in ["kubectl\0apply\0-f\0a-\0", "kubectl\0get\0-A\0--\0", ""] {
+            assert!(!reads_stdin(line.as_bytes()), "{line:?}");
+        }
+    }
 
     #[test]
     fn a_process_is_read_whatever_its_name() {

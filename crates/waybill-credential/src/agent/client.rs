@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{net::UnixStream, time::timeout};
+use tokio::{
+    net::UnixStream,
+    time::{sleep, timeout},
+};
 use waybill_core::secret::SecretBytes;
 
 use super::{
@@ -20,6 +23,9 @@ use super::{
 
 /// An agent that is there answers at once, except on a machine that is very busy.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A process that ends closes its connections before its socket: for a moment, who comes back is let in and turned away again.
+const WHILE_IT_DIES: [u64; 5] = [1, 10, 50, 100, 200];
 
 /// After it, whoever waits for somebody else is told so.
 const UNTIL_NOTICE: Duration = Duration::from_secs(3);
@@ -98,17 +104,18 @@ impl Agent {
 
     /// What the plugin of `invocation` says, from the agent if it has it. Tells `notify` how it goes.
     pub async fn fetch(&self, invocation: &Invocation, notify: &dyn Fn(Notice)) -> Fetched {
-        let mut fetched = self.try_fetch(invocation, notify).await;
-        if let Err(AgentError::Gone(_)) = fetched {
-            fetched = self.try_fetch(invocation, notify).await;
-        }
-        match fetched {
-            Ok(fetched) => fetched,
-            Err(error) => {
-                notify(Notice::NoAgent(error));
-                invocation.fetch_alone(notify).await
+        let mut pauses = WHILE_IT_DIES.into_iter();
+        let error = loop {
+            match (self.try_fetch(invocation, notify).await, pauses.next()) {
+                (Ok(fetched), _) => return fetched,
+                (Err(AgentError::Gone(_)), Some(pause)) => {
+                    sleep(Duration::from_millis(pause)).await;
+                }
+                (Err(error), _) => break error,
             }
-        }
+        };
+        notify(Notice::NoAgent(error));
+        invocation.fetch_alone(notify).await
     }
 
     /// What it holds; `None` if there is no agent.

@@ -10,7 +10,7 @@ use super::{
     wire::{Ask, Failure},
 };
 use crate::{
-    EXEC_INFO, ExecStanza, InteractiveMode, Options, PluginError, lookup,
+    Credential, EXEC_INFO, ExecStanza, InteractiveMode, Options, PluginError, lookup,
     provider::{ExecRequest, LoadError, parse_request},
     run::run_with,
 };
@@ -26,6 +26,7 @@ pub struct Invocation {
     question: String,
     options: Options,
     holding: Holding,
+    pub(super) asker: Option<Asker>,
 }
 
 /// For how long a credential is kept, and for whom.
@@ -73,7 +74,8 @@ impl Invocation {
             interactive_mode: InteractiveMode::IfAvailable,
             provide_cluster_info: request.cluster.is_some(),
         };
-        Ok(Self { stanza, request, question, options, holding })
+        let asker = Asker::of_this_process(&question, request.interactive);
+        Ok(Self { stanza, request, question, options, holding, asker })
     }
 
     /// Whether the plugin gets our terminal.
@@ -92,12 +94,15 @@ impl Invocation {
             .map_err(|error| failure(&error))
     }
 
-    /// Nobody needs the answer yet, so nobody waits long for it, and nobody is asked anything.
+    /// Nobody needs the answer yet, so nobody waits long for it, nobody is asked anything, and what is no credential is a failure.
     pub(super) async fn run_early(&self) -> Result<SecretBytes, Failure> {
         let options = Options { timeout: self.options.timeout.min(EARLY), ..self.options.clone() };
-        run_with(&self.stanza, &options, &self.question, false)
+        let printed = run_with(&self.stanza, &options, &self.question, false)
             .await
-            .map_err(|error| failure(&error))
+            .map_err(|error| failure(&error))?;
+        Credential::from_answer(&printed, self.request.api_version, options.clock.now())
+            .map_err(|error| failure(&error))?;
+        Ok(printed)
     }
 
     /// An error means that there is no such plugin.
@@ -114,14 +119,13 @@ impl Invocation {
             question: &self.question,
             directory: self.holding.directory.as_deref(),
         })?;
-        let interactive = self.request.interactive;
         Ok(Ask {
             key,
             plugin: shown(command),
             server: self.request.cluster.as_ref().map(|cluster| shown(&cluster.server)),
             api_version: self.request.api_version.as_str().to_owned(),
-            interactive,
-            asker: Asker::of_this_process(&self.question, interactive),
+            interactive: self.request.interactive,
+            asker: self.asker,
             max_age: self.holding.max_age,
             idle: self.holding.idle,
         })

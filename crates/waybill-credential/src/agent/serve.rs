@@ -225,3 +225,6 @@ impl Drop for LeaseGuard<'_> {
         self.agent.changed.send_replace(());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,6 @@
 //! What the agent holds, and what it says to whoever asks. Pure: time is an argument.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use waybill_core::secret::SecretBytes;
@@ -57,8 +53,8 @@ struct Held {
     idle: Duration,
     /// The run that gave it.
     lease: u64,
-    /// Who has it.
-    handed: HashSet<Asker>,
+    /// Who has it, and how often they got it.
+    handed: HashMap<Asker, u32>,
     uses: u64,
     /// Somebody has tried to get the next one before the end.
     renewed_early: bool,
@@ -145,7 +141,7 @@ impl Store {
             until,
             idle: ask.idle,
             lease,
-            handed: HashSet::new(),
+            handed: HashMap::new(),
             uses: 0,
             renewed_early: false,
         };
@@ -240,9 +236,10 @@ impl Store {
 
 impl Held {
     /// Whether a client gets it. Whoever waited for it does, even if it has expired since, as client-go has it. A process that
-    /// has it and comes back got it refused.
+    /// has it and comes back more often than it must got it refused.
     fn serves(&self, ask: &Ask, waited: Option<u64>, now: Timestamp) -> bool {
-        let refused = ask.asker.is_some_and(|asker| self.handed.contains(&asker));
+        let times = |asker| self.handed.get(&asker).copied().unwrap_or(0);
+        let refused = ask.asker.is_some_and(|asker| times(asker) >= asker.asks());
         waited == Some(self.lease) || (now < self.until && !refused)
     }
 
@@ -252,7 +249,7 @@ impl Held {
 
     fn hand_to(&mut self, asker: Option<Asker>) -> Arc<SecretBytes> {
         if let Some(asker) = asker.filter(|_| self.handed.len() < ASKERS) {
-            self.handed.insert(asker);
+            *self.handed.entry(asker).or_default() += 1;
         }
         self.uses += 1;
         Arc::clone(&self.answer)

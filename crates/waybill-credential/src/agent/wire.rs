@@ -4,7 +4,7 @@
 //! memory that is wiped; messages hold nothing secret. Both sides are of the same user, so a frame that makes no sense
 //! is the fault of a program and ends the connection.
 
-use std::{io, time::Duration};
+use std::{io, mem, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -144,17 +144,26 @@ pub(crate) async fn receive<T: DeserializeOwned>(
     let message = stream.read_u32().await?;
     let body = stream.read_u32().await?;
     let message = read(stream, bounded(message, MESSAGE)?).await?;
-    let body = SecretBytes::from(read(stream, bounded(body, OUTPUT)?).await?);
-    let message = serde_json::from_slice(&message)
+    let body = read(stream, bounded(body, OUTPUT)?).await?;
+    let message = serde_json::from_slice(message.expose())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "no message that we know"))?;
     Ok((message, body))
 }
 
-async fn read(stream: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<Vec<u8>> {
+async fn read(stream: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<SecretBytes> {
+    /// Wiped as well if the rest does not come.
+    struct Part(Vec<u8>);
+
+    impl Drop for Part {
+        fn drop(&mut self) {
+            drop(SecretBytes::from(mem::take(&mut self.0)));
+        }
+    }
+
     // It never grows, so no copy of a credential stays behind.
-    let mut bytes = vec![0; length];
-    stream.read_exact(&mut bytes).await?;
-    Ok(bytes)
+    let mut part = Part(vec![0; length]);
+    stream.read_exact(&mut part.0).await?;
+    Ok(SecretBytes::from(mem::take(&mut part.0)))
 }
 
 fn length(length: usize) -> io::Result<[u8; 4]> {
@@ -185,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Nothing is allocated for what a length only claims.
+    /// A length beyond the bounds is refused before there is memory for it.
     #[tokio::test]
     async fn frames_that_make_no_sense_are_errors() {
         for bytes in [

@@ -42,7 +42,7 @@ fn stanzas() -> Vec<Case> {
         (
             "CRED-03",
             changed(|it| {
-                it.exec.api_version = Some("client.authentication.k8s.io/v1alpha1".to_owned())
+                it.exec.api_version = Some("client.authentication.k8s.io/v1alpha1".to_owned());
             }),
             "exec plugin: invalid apiVersion \"client.authentication.k8s.io/v1alpha1\"".to_owned(),
         ),

@@ -1,4 +1,4 @@
-//! A stream that lives on while certificates change.
+//! A stream that lives on while certificates and tokens change.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -56,18 +56,34 @@ fn get(path: &str) -> Request<Body> {
     Request::get(path).body(Body::empty()).unwrap()
 }
 
-/// Begins a stream, and changes the certificate ten times, each time with a request and an event.
-async fn events(on_rotation: OnRotation) -> Result<usize, kube::Error> {
+/// What changes from one credential to the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rotates {
+    Certificate,
+    Token,
+}
+
+/// Begins a stream, and changes the credential ten times, each time with a request and an event.
+async fn events(rotates: Rotates, on_rotation: OnRotation) -> Result<usize, kube::Error> {
     let authority = Authority::new();
+    let first = authority.issue("0");
+    let credential = |round: usize| match rotates {
+        Rotates::Certificate => authority.issue(&round.to_string()),
+        Rotates::Token => {
+            let mut status = first.clone();
+            status["token"] = format!("token-{round}").into();
+            status
+        }
+    };
     let mut plugin = Plugin::answering();
     plugin.options.on_rotation = on_rotation;
     let (address, events) = server(&authority).await;
-    plugin.answer(&authority.issue("0"), Some(LIFE));
+    plugin.answer(&credential(0), Some(LIFE));
     let client = plugin.client_of(authority.config(&plugin, address));
     let mut stream = client.send(get("/watch")).await?.into_body();
     for round in 1..=10 {
         plugin.clock.advance(LIFE + Duration::from_secs(1));
-        plugin.answer(&authority.issue(&round.to_string()), Some(LIFE));
+        plugin.answer(&credential(round), Some(LIFE));
         client.send(get("/other")).await?.into_body().collect_bytes().await?;
         assert_eq!(plugin.runs(), round + 1);
         events.send("event").await.unwrap();
@@ -80,11 +96,19 @@ async fn events(on_rotation: OnRotation) -> Result<usize, kube::Error> {
 /// CRED-31, CRED-50
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_loses_no_event_over_ten_certificates_cred_31_50() {
-    assert_eq!(events(OnRotation::Drain).await.unwrap(), 10);
+    assert_eq!(events(Rotates::Certificate, OnRotation::Drain).await.unwrap(), 10);
+}
+
+/// CRED-32, CRED-50: and no connection is closed for it, even if certificates would.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_loses_no_event_over_ten_tokens_cred_32_50() {
+    for on_rotation in [OnRotation::Drain, OnRotation::Close] {
+        assert_eq!(events(Rotates::Token, on_rotation).await.unwrap(), 10);
+    }
 }
 
 /// CRED-31: as in client-go, for those who want it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_closed_at_rotation_if_so_chosen_cred_31() {
-    events(OnRotation::Close).await.unwrap_err();
+    events(Rotates::Certificate, OnRotation::Close).await.unwrap_err();
 }

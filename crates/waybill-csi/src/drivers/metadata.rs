@@ -37,6 +37,9 @@ const TTL: Duration = Duration::from_secs(60);
 /// The longest that EC2 allows for a token.
 const TOKEN_SECONDS: u32 = 21600;
 
+/// Where Azure's tokens are.
+const AZURE_TOKEN: &str = "identity/oauth2/token";
+
 const TOKEN_TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 const TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
 
@@ -171,9 +174,14 @@ async fn ask_ec2(
 }
 
 fn understand(reply: Reply, cloud: Cloud, key: &str) -> Answer {
+    let is_renewed = cloud == Cloud::Azure && key == AZURE_TOKEN;
     let cloud = cloud.name();
     match reply.status.as_u16() {
         200 => Ok(reply.body),
+        // Azure says it of tokens, which are there always, while it renews its service.
+        404 if is_renewed => {
+            Err(FetchError::unavailable(format!("{cloud} cannot answer for {key} now (404)")))
+        }
         404 => Err(FetchError::not_found(format!("{cloud} has no metadata {key}"))),
         // The way to a directory ends with a slash there.
         300..=399 => {

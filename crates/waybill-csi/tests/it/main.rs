@@ -6,6 +6,10 @@
 mod account;
 #[cfg(feature = "aws")]
 mod aws;
+#[cfg(feature = "metadata")]
+mod clients;
+#[cfg(feature = "metadata")]
+mod clouds;
 mod conformance;
 #[cfg(feature = "metadata")]
 mod metadata;

@@ -1,67 +1,30 @@
-//! The metadata driver: EC2 as ministack knows it, GCE and Azure as their documentation describes them.
+//! The metadata driver: EC2 as ministack knows it, GCE and Azure as `clouds` does.
 
 use std::slice;
 
-use http::{Request, StatusCode};
-use hyper::body::Incoming;
+use http::StatusCode;
 use waybill_csi::{
     driver::{Call, Driver, FailureKind},
     drivers::metadata::Metadata,
 };
-use waybill_testkit::ministack::Ministack;
+use waybill_testkit::aws::{AwsServer, Make};
 
 use crate::{
     account::{call, failure, pod, query, values},
+    clouds::{AZURE_TOKEN, GCE_TOKEN, azure, gce},
     conformance::{all_passed, judge_driver},
-    web::{Page, Web, chunked, header, page},
+    web::{Web, chunked, page},
 };
 
-fn class(cloud: &str, endpoint: &str, more: &[(&str, &str)]) -> Call {
+pub(crate) fn class(cloud: &str, endpoint: &str, more: &[(&str, &str)]) -> Call {
     let parameters = [&[("cloud", cloud), ("endpoint", endpoint)], more].concat();
     call(pod("web"), &parameters)
-}
-
-/// `metadata.google.internal`, as far as we use it.
-fn gce(request: &Request<Incoming>) -> Page {
-    if header(request, "metadata-flavor") != "Google" {
-        return page(StatusCode::FORBIDDEN, "Missing Metadata-Flavor:Google header.");
-    }
-    match request.uri().path() {
-        "/computeMetadata/v1/instance/zone" => {
-            page(StatusCode::OK, "projects/1/zones/europe-west3-a")
-        }
-        "/computeMetadata/v1/instance/service-accounts/default/token" => {
-            page(StatusCode::OK, r#"{"access_token":"ya29.canary","expires_in":3599}"#)
-        }
-        "/computeMetadata/v1/instance" => page(StatusCode::MOVED_PERMANENTLY, ""),
-        _ => page(StatusCode::NOT_FOUND, ""),
-    }
-}
-
-/// Azure's service, as far as we use it.
-fn azure(request: &Request<Incoming>) -> Page {
-    let uri = request.uri();
-    let query = uri.query().unwrap_or_default();
-    if header(request, "metadata") != "true" || !query.contains("api-version=") {
-        return page(StatusCode::BAD_REQUEST, r#"{"error":"Bad request"}"#);
-    }
-    match uri.path() {
-        "/metadata/instance/compute/location" if query.contains("format=text") => {
-            page(StatusCode::OK, "germanywestcentral")
-        }
-        "/metadata/identity/oauth2/token"
-            if query.ends_with("resource=https%3A%2F%2Fvault.azure.net") =>
-        {
-            page(StatusCode::OK, r#"{"access_token":"eyJ.canary","expires_in":"3599"}"#)
-        }
-        _ => page(StatusCode::NOT_FOUND, ""),
-    }
 }
 
 /// CSI-50
 #[tokio::test]
 async fn ec2_is_asked_with_a_token_only_csi_50() {
-    let Some(stack) = Ministack::start() else { return };
+    let Some(stack) = AwsServer::start(Make::Ministack) else { return };
     let call = class("ec2", stack.address(), &[]);
     let queries = [query("placement/availability-zone", &[]), query("instance-id", &[])];
     let driver = Metadata::new();
@@ -75,7 +38,7 @@ async fn ec2_is_asked_with_a_token_only_csi_50() {
 
 #[tokio::test]
 async fn credentials_of_the_machine_are_for_classes_that_say_so() {
-    let Some(stack) = Ministack::start() else { return };
+    let Some(stack) = AwsServer::start(Make::Ministack) else { return };
     let driver = Metadata::new();
     let role = "iam/security-credentials/ministack-instance-role";
     let queries = [query(role, &[("field", "Type")])];
@@ -102,7 +65,7 @@ async fn gce_tells_facts_and_keeps_its_tokens() {
     let kept = driver.fetch(&call, slice::from_ref(&token)).await;
     assert_eq!(failure(kept).0, FailureKind::Denied);
     let open = class("gce", &web.address, &[("allowCredentials", "true")]);
-    assert_eq!(values(driver.fetch(&open, &[token]).await), ["ya29.canary"]);
+    assert_eq!(values(driver.fetch(&open, &[token]).await), [GCE_TOKEN]);
     let folder = driver.fetch(&call, &[query("instance", &[])]).await;
     assert_eq!(failure(folder).0, FailureKind::Invalid);
 }
@@ -118,7 +81,15 @@ async fn azure_tells_facts_and_keeps_its_tokens() {
     let kept = driver.fetch(&call, slice::from_ref(&token)).await;
     assert_eq!(failure(kept).0, FailureKind::Denied);
     let open = class("azure", &web.address, &[("allowCredentials", "true")]);
-    assert_eq!(values(driver.fetch(&open, &[token]).await), ["eyJ.canary"]);
+    assert_eq!(values(driver.fetch(&open, slice::from_ref(&token)).await), [AZURE_TOKEN]);
+
+    // Microsoft's client waits and asks again, too: tokens are there always, but not while the service is renewed.
+    let web = Web::start(|_| page(StatusCode::NOT_FOUND, "")).await;
+    let renewed = class("azure", &web.address, &[("allowCredentials", "true")]);
+    let answers = driver.fetch(&renewed, &[token, query("compute/none", &[])]).await.unwrap();
+    let kinds: Vec<_> =
+        answers.into_iter().filter_map(Result::err).map(|error| error.kind).collect();
+    assert_eq!(kinds, [FailureKind::Unavailable, FailureKind::NotFound]);
 }
 
 #[tokio::test]
@@ -164,7 +135,7 @@ async fn a_redirect_is_not_followed_csi_49() {
 /// CSI-50
 #[tokio::test]
 async fn it_passes_every_case_csi_50() {
-    let Some(stack) = Ministack::start() else { return };
+    let Some(stack) = AwsServer::start(Make::Ministack) else { return };
     let call = class("ec2", stack.address(), &[]);
     let keys = ["placement/availability-zone", "instance-id"];
     all_passed(&judge_driver(Metadata::new(), &call, &keys).await);

@@ -10,13 +10,16 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{Service, tls::Tls};
+use super::{Service, peers::Peer, tls::Tls};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long a client may take for the headers of a request.
 const HEADERS: Duration = Duration::from_secs(30);
+
+/// How much of a request is read ahead, headers included; API servers send a few hundred bytes of them.
+const BUFFER: usize = 32 << 10;
 
 /// How long requests may go on after the gate was told to stop.
 const GRACE: Duration = Duration::from_secs(10);
@@ -26,9 +29,13 @@ pub(super) async fn accept(socket: TcpListener, tls: Arc<Tls>, service: Arc<Serv
     let stop = service.stop.clone();
     while let Some(accepted) = stop.run_until_cancelled(socket.accept()).await {
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
+                let Some(peer) = service.peers.admit(address.ip()) else {
+                    service.metrics.refuse_connection();
+                    continue;
+                };
                 let acceptor = TlsAcceptor::from(tls.config());
-                service.tasks.spawn(serve(stream, acceptor, Arc::clone(&service)));
+                service.tasks.spawn(serve(stream, acceptor, peer, Arc::clone(&service)));
             }
             Err(error) => {
                 // Out of file descriptors, most likely: give others time to close some.
@@ -39,7 +46,7 @@ pub(super) async fn accept(socket: TcpListener, tls: Arc<Tls>, service: Arc<Serv
     }
 }
 
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, service: Arc<Service>) {
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, peer: Peer, service: Arc<Service>) {
     // Without it answers are only slower.
     let _ = stream.set_nodelay(true);
     let handshake = timeout(HANDSHAKE, acceptor.accept(stream));
@@ -51,23 +58,26 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, service: Arc<Service>) 
         }
         Some(Err(_)) | None => return,
     };
-    if let Err(error) = serve_http(stream, service).await {
+    if let Err(error) = serve_http(stream, peer, service).await {
         tracing::debug!(%error, "a connection broke off");
     }
 }
 
 async fn serve_http(
     stream: TlsStream<TcpStream>,
+    peer: Peer,
     service: Arc<Service>,
 ) -> Result<(), hyper::Error> {
     let stop = service.stop.clone();
+    let peer = Arc::new(peer);
     let respond = service_fn(move |request| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(service.answer(request).await) }
+        let (service, peer) = (Arc::clone(&service), Arc::clone(&peer));
+        async move { Ok::<_, Infallible>(service.answer(&peer, request).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS)
+        .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), respond);
     let mut serving = pin!(serving);
     if let Some(served) = stop.run_until_cancelled(serving.as_mut()).await {

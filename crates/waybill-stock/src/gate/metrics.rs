@@ -55,6 +55,7 @@ pub(super) struct Metrics {
     reviews: Family<ReviewLabels, Counter>,
     durations: Family<WebhookLabel, Histogram>,
     classes: Gauge,
+    refused: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -91,7 +92,13 @@ impl Default for Metrics {
             classes.clone(),
         );
         register_plugin_metrics(&mut registry);
-        Self { registry: Mutex::new(registry), reviews, durations, classes }
+        let refused = Counter::default();
+        registry.register(
+            "waybill_gate_connections_refused",
+            "Connections that were closed because there were too many, of all or of one address",
+            refused.clone(),
+        );
+        Self { registry: Mutex::new(registry), reviews, durations, classes, refused }
     }
 }
 
@@ -101,6 +108,11 @@ impl Metrics {
         let (webhook, outcome) = (webhook.name(), outcome.name());
         self.reviews.get_or_create(&ReviewLabels { webhook, outcome }).inc();
         self.durations.get_or_create(&WebhookLabel { webhook }).observe(took.as_secs_f64());
+    }
+
+    /// Counts a connection that was closed at once.
+    pub(super) fn refuse_connection(&self) {
+        self.refused.inc();
     }
 
     /// All of them, in the text format.

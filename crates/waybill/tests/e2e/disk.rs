@@ -128,8 +128,9 @@ struct SmallLogs {
 impl SmallLogs {
     fn of(stack: &Stack) -> Option<Self> {
         let logs = Self { disk: SmallDisk::mount(1)?, logs: stack.state().join("logs/pods") };
-        let bound = Command::new("mount").arg("--bind").arg(logs.disk.path()).arg(&logs.logs);
-        assert!({ bound }.status().unwrap().success());
+        let mut mount = Command::new("mount");
+        let bound = mount.arg("--bind").arg(logs.disk.path()).arg(&logs.logs).status();
+        assert!(bound.unwrap().success());
         Some(logs)
     }
 }

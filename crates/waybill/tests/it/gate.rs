@@ -1,6 +1,6 @@
 //! `waybill gate` beside a real API server, asked as API servers ask.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode, body::Bytes, client::conn::http1::handshake};
@@ -18,10 +18,11 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::{Instant, sleep},
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 use waybill_testkit::{
     apiserver::{self, ApiServer},
     gate::{self, Gate},
@@ -90,7 +91,7 @@ async fn classes_and_pods_are_judged_alike_by_every_replica_csi_13_csi_21_csi_22
         gate.until_pod("app", "secret/x", "").await;
         // An attack: the name would be part of an address.
         for name in ["vault?x=y", "vault#", "../providerclasses/vault"] {
-            let review = pod_review_of(name, "app", "secret/x");
+            let review = pod_review_of(name, "web", "app", "secret/x");
             let told = refusal(&gate.review("/validate-pods", &review).await);
             assert_eq!(told, format!("ProviderClass '{name}' not found"));
         }
@@ -151,6 +152,32 @@ async fn a_gate_refuses_what_is_no_review_and_ends_when_it_is_told() {
     assert!(gate.process.wait().success());
 }
 
+/// CSI-22: large bodies whose end is held back wait for room, and stop nobody who asks as API servers do.
+#[tokio::test]
+async fn bodies_that_never_end_stop_no_review_csi_22() {
+    let cluster = Cluster::start();
+    let gate = cluster.gate();
+    let mut flood = Vec::new();
+    for _ in 0..20 {
+        let mut stream = gate.connect().await;
+        let begin = "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-length: 7000000\r\n\r\n[";
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        flood.push(stream);
+    }
+    let good = class("vault", &json!({"driver": "d.example.com"}));
+    let answer = gate.review("/validate", &class_review("CREATE", &good, &Value::Null)).await;
+    assert_eq!(refusal(&answer), "");
+    let mut told = Vec::new();
+    for mut stream in flood {
+        let mut line = [0; 12];
+        stream.read_exact(&mut line).await.unwrap();
+        told.push(String::from_utf8(line.to_vec()).unwrap());
+    }
+    let (busy, slow) = ("HTTP/1.1 503", "HTTP/1.1 408");
+    assert!(told.iter().all(|line| line == busy || line == slow), "{told:?}");
+    assert!(told.iter().any(|line| line == busy) && told.iter().any(|line| line == slow));
+}
+
 /// An API server, and the certificate of its gates.
 struct Cluster {
     setup: apiserver::Setup,
@@ -194,15 +221,7 @@ impl Cluster {
             group: STORAGE,
         }
         .start();
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from(self.certificate.clone())).unwrap();
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Asked { tls: TlsConnector::from(Arc::new(config)), process }
+        Asked::new(process, &self.certificate)
     }
 
     async fn client(&self) -> Client {
@@ -243,18 +262,40 @@ impl Cluster {
 }
 
 /// A gate, and a client that trusts it.
-struct Asked {
+pub(crate) struct Asked {
     process: Gate,
     tls: TlsConnector,
 }
 
 impl Asked {
-    async fn get(&self, path: &str) -> (StatusCode, String) {
+    pub(crate) fn new(process: Gate, certificate: &[u8]) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(certificate.to_vec())).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self { process, tls: TlsConnector::from(Arc::new(config)) }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.process.address()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, String) {
         self.send("GET", path, "").await.unwrap()
     }
 
     async fn post(&self, path: &str, body: &str) -> (StatusCode, String) {
         self.send("POST", path, body).await.unwrap()
+    }
+
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.process.address()).await.unwrap();
+        let name = ServerName::from(self.process.address().ip());
+        self.tls.connect(name, stream).await.unwrap()
     }
 
     /// One request on a connection of its own.
@@ -264,9 +305,7 @@ impl Asked {
         path: &str,
         body: &str,
     ) -> Result<(StatusCode, String), hyper::Error> {
-        let stream = TcpStream::connect(self.process.address()).await.unwrap();
-        let name = ServerName::from(self.process.address().ip());
-        let stream = self.tls.connect(name, stream).await.unwrap();
+        let stream = self.connect().await;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
         let request = Request::builder()
             .method(method)
@@ -294,7 +333,7 @@ impl Asked {
         self.review("/validate-pods", &pod_review(namespace, key)).await
     }
 
-    async fn until_ready(&self) {
+    pub(crate) async fn until_ready(&self) {
         self.until("/readyz", StatusCode::OK).await;
     }
 
@@ -311,9 +350,21 @@ impl Asked {
     }
 
     async fn until_pod(&self, namespace: &str, key: &str, expected: &str) {
+        self.until_pod_of("web", namespace, key, expected).await;
+    }
+
+    /// Asks for a pod of a service account until that is refused as expected; empty if it is to be allowed.
+    pub(crate) async fn until_pod_of(
+        &self,
+        account: &str,
+        namespace: &str,
+        key: &str,
+        expected: &str,
+    ) {
         let begun = Instant::now();
+        let review = pod_review_of("vault", account, namespace, key);
         loop {
-            let told = refusal(&self.pod(namespace, key).await);
+            let told = refusal(&self.review("/validate-pods", &review).await);
             if told == expected {
                 return;
             }
@@ -347,12 +398,12 @@ fn class_review(operation: &str, object: &Value, old: &Value) -> String {
 }
 
 fn pod_review(namespace: &str, key: &str) -> String {
-    pod_review_of("vault", namespace, key)
+    pod_review_of("vault", "web", namespace, key)
 }
 
-fn pod_review_of(class: &str, namespace: &str, key: &str) -> String {
+fn pod_review_of(class: &str, account: &str, namespace: &str, key: &str) -> String {
     let pod = json!({"metadata": {"name": "p"}, "spec": {
-        "serviceAccountName": "web",
+        "serviceAccountName": account,
         "containers": [{"name": "c", "env": [{"name": "A", "valueFrom": {"csiSecretRef": {
             "driver": "d.example.com", "providerClassName": class, "key": key}}}]}]}});
     let resource = json!({"group": "", "version": "v1", "resource": "pods"});

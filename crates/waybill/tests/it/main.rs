@@ -19,5 +19,6 @@ mod run;
 mod runbook;
 mod runtime;
 mod state_dir;
+mod stock;
 mod unwritable_log;
 mod vault_driver;

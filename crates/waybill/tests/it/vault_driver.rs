@@ -149,5 +149,5 @@ async fn ask(socket: &Path, bao: &OpenBao, account: &str, token: &str) -> Result
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
     let mut node = NodeClient::new(endpoint.connect().await.unwrap());
     let mut answer = node.node_get_env_vars(request).await?.into_inner();
-    Ok(String::from_utf8(answer.results.remove(0).value).unwrap())
+    Ok(String::from_utf8(answer.results.remove(0).value.clone()).unwrap())
 }

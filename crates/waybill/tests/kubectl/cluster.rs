@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use waybill_testkit::{
     apiserver::{ApiServer, Setup},
     kubectl::{Kubectl, Ran, Running},
-    program::KUBECTL,
 };
 
 /// Users of the token file; neither has any right of its own.
@@ -41,11 +40,6 @@ impl Cluster {
     /// Runs kubectl with the arguments in `line`, split at spaces.
     pub(crate) fn kubectl(&self, line: &str) -> Ran {
         self.kubectl.line(line)
-    }
-
-    /// kubectl with the surroundings of all others, not started yet.
-    pub(crate) fn kubectl_command(&self) -> Command {
-        self.kubectl.command(&KUBECTL.find().expect("it was found before"))
     }
 
     /// Runs our own binary as kubectl's user.

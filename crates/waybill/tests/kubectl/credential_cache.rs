@@ -13,6 +13,7 @@ use serde_json::json;
 use waybill_testkit::{
     credential_cache::CachedPlugin,
     kubectl::{PATIENCE, Ran},
+    program::KUBECTL,
 };
 
 use crate::cluster::Cluster;
@@ -83,15 +84,33 @@ fn a_refused_credential_is_replaced_cred_33() {
     cached.get().fails_with(1, "Unauthorized");
     let runs = cached.plugin.runs();
     assert!(runs >= 2, "as without the cache");
-    // Whatever the last kubectl left behind, the next one has a refused credential at most for its first request.
+    // The next kubectl gets the refused one first, and does not even fail for it.
     cached.plugin.answer_with("alice-token", None);
-    cached.get();
+    cached.get().succeeds();
     let runs = runs + 1;
     assert_eq!(cached.plugin.runs(), runs);
     for _ in 0..3 {
         cached.get().succeeds();
     }
     assert_eq!(cached.plugin.runs(), runs);
+}
+
+/// kubectl runs its plugin twice if it reads manifests from standard input, which looks like a refusal and is none.
+#[test]
+fn manifests_from_standard_input_cost_no_run_cred_28() {
+    let Some(cluster) = Cluster::start() else { return };
+    let cached = Cached::new(&cluster, "", &[]);
+    let line = format!("{} apply --validate=false -f -", cached.flag);
+    let manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
+    let apply = || cluster.kubectl_with_input(&line, manifest);
+    for _ in 0..3 {
+        apply().fails_with(1, "User \"alice\" cannot get resource \"configmaps\"");
+    }
+    assert_eq!(cached.plugin.runs(), 1);
+    cached.waybill(&["credential", "forget"]);
+    cached.plugin.answer_with("mallory-token", None);
+    apply().fails_with(1, "Unauthorized");
+    assert!(cached.plugin.runs() > 2, "one that is refused is replaced all the same");
 }
 
 /// CRED-30
@@ -188,7 +207,7 @@ fn a_plugin_has_kubectls_terminal_cred_16_17_50() {
     let name = ptsname(&controller, Vec::new()).unwrap();
     let terminal = fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let mut child = cluster
-        .kubectl_command()
+        .command(&KUBECTL.find().unwrap())
         .args([&cached.flag, "get", "--raw=/api"])
         .stdin(terminal)
         .stdout(Stdio::null())

@@ -231,7 +231,7 @@ fn a_plugin_gets_no_terminal_from_which_manifests_are_read_cred_18() {
         // The end of the input, as it is typed.
         client
             .input()
-            .write_all(b"---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}\n\x04")
+            .write_all(b"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\"}}\n\x04")
             .unwrap();
         client.wait_for("standard input is unavailable: used by stdin resource manifest reader");
         assert_eq!(client.ends(), Some(1), "{command}");

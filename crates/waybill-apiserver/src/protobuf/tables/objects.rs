@@ -99,6 +99,7 @@ static CSI_DRIVER_SPEC: Message = Message(&[
     kept(8, "seLinuxMount", Bool),
     kept(9, "nodeAllocatableUpdatePeriodSeconds", Int64),
     kept(10, "serviceAccountTokenInSecrets", Bool),
+    kept(11, "preventPodSchedulingIfMissing", Bool),
 ]);
 
 static TOKEN_REQUEST: Message =
@@ -107,6 +108,7 @@ static TOKEN_REQUEST: Message =
 pub(in crate::protobuf) static CSI_NODE: Message = Message(&[
     field(1, "metadata", Nested(&OBJECT_META)),
     field(2, "spec", Nested(&CSI_NODE_SPEC)),
+    field(3, "status", Nested(&CSI_NODE_STATUS)),
 ]);
 
 static CSI_NODE_SPEC: Message = Message(&[list(1, "drivers", Nested(&CSI_NODE_DRIVER))]);
@@ -119,3 +121,19 @@ static CSI_NODE_DRIVER: Message = Message(&[
 ]);
 
 static VOLUME_NODE_RESOURCES: Message = Message(&[kept(1, "count", Int32)]);
+
+static CSI_NODE_STATUS: Message = Message(&[list(1, "storageHealth", Nested(&STORAGE_HEALTH))]);
+
+static STORAGE_HEALTH: Message = Message(&[
+    kept(1, "name", Text),
+    list(2, "healthConditions", Nested(&STORAGE_HEALTH_CONDITION)),
+]);
+
+static STORAGE_HEALTH_CONDITION: Message = Message(&[
+    kept(1, "status", Text),
+    kept(2, "reason", Text),
+    field(3, "message", Text),
+    kept(4, "accessMode", Text),
+    kept(5, "volumeMode", Text),
+    field(6, "lastTransitionTime", Time),
+]);

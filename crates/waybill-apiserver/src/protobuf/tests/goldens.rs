@@ -1,4 +1,4 @@
-//! Bodies that kubectl 1.32 sent, and what they mean.
+//! Bodies that kubectl 1.32 sent, or Kubernetes 1.35 answered with, and what they mean.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -140,6 +140,54 @@ fn create_token_bound_to_a_secret() {
                 "expirationSeconds": 600,
             },
             "status": {"token": ""},
+        }),
+    );
+}
+
+/// As Kubernetes 1.35 answers, with nothing of its metadata but the name.
+#[test]
+fn a_csi_driver_of_a_stock_api_server() {
+    check(
+        "azhzAAoeChFzdG9yYWdlLms4cy5pby92MRIJQ1NJRHJpdmVyEmQKDwoNZC5leGFtcGxlLmNvbRJRCAAQARoJ\
+         RXBoZW1lcmFsIAAqF1JlYWRXcml0ZU9uY2VXaXRoRlNUeXBlMgcKBXZhdWx0MhYKEXN0cy5hbWF6b25hd3Mu\
+         Y29tEJAcOAFAAFABGgAiAA==",
+        json!({
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSIDriver",
+            "metadata": {"name": "d.example.com"},
+            "spec": {
+                "attachRequired": false,
+                "podInfoOnMount": true,
+                "volumeLifecycleModes": ["Ephemeral"],
+                "storageCapacity": false,
+                "fsGroupPolicy": "ReadWriteOnceWithFSType",
+                "tokenRequests": [
+                    {"audience": "vault"},
+                    {"audience": "sts.amazonaws.com", "expirationSeconds": 3600},
+                ],
+                "requiresRepublish": true,
+                "seLinuxMount": false,
+                "serviceAccountTokenInSecrets": true,
+            },
+        }),
+    );
+}
+
+/// The same of a `CSINode`.
+#[test]
+fn a_csi_node_of_a_stock_api_server() {
+    check(
+        "azhzAAocChFzdG9yYWdlLms4cy5pby92MRIHQ1NJTm9kZRJCCgQKAm4xEjoKIwoNZC5leGFtcGxlLmNvbRIC\
+         bjEaBHpvbmUaBHJhY2siAggHChMKDWUuZXhhbXBsZS5jb20SAm4xGgAiAA==",
+        json!({
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSINode",
+            "metadata": {"name": "n1"},
+            "spec": {"drivers": [
+                {"name": "d.example.com", "nodeID": "n1", "topologyKeys": ["zone", "rack"],
+                    "allocatable": {"count": 7}},
+                {"name": "e.example.com", "nodeID": "n1"},
+            ]},
         }),
     );
 }

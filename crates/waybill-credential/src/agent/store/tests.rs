@@ -142,6 +142,16 @@ fn a_process_that_comes_back_gets_another_credential_cred_33_34() {
     check(&mut store, &nobody, None, 3, "b");
 }
 
+/// CRED-33: `kubectl apply -f -` has two caches, each of which asks once.
+#[test]
+fn a_process_that_must_ask_twice_gets_another_credential_at_the_third_time_cred_33() {
+    let mut store = holding(token("a", Some(1000)));
+    let apply = Ask { asker: Some(Asker::test_reading_stdin(2)), ..ask(2) };
+    check(&mut store, &apply, None, 1, "a");
+    check(&mut store, &apply, None, 1, "a");
+    check(&mut store, &apply, None, 1, "run 2");
+}
+
 /// CRED-39
 #[test]
 fn a_refused_credential_outlives_a_plugin_that_fails_cred_39() {

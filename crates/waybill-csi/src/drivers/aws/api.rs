@@ -147,7 +147,11 @@ impl From<FetchError> for AwsError {
 
 impl AwsError {
     pub(super) fn is_denied(&self) -> bool {
-        matches!(self, Self::Refused { code, .. } if is_denied(code))
+        match self {
+            Self::Refused { status, code } if code.is_empty() => is_bare_denial(*status),
+            Self::Refused { code, .. } => is_denied(code),
+            Self::Unanswered(_) => false,
+        }
     }
 
     /// The same for the driver; `what` was asked for.
@@ -185,8 +189,27 @@ pub(super) fn refusal(status: StatusCode, code: &str, what: &str) -> FetchError 
             "the address of AWS for {what} leads elsewhere ({}); name the right endpoint",
             status.as_u16()
         )),
+        "" => bare_refusal(status, what),
         _ => FetchError::backend(format!("AWS failed at {what} ({})", status.as_u16())),
     }
+}
+
+/// Whoever stands between us and AWS has no codes.
+fn bare_refusal(status: StatusCode, what: &str) -> FetchError {
+    let number = status.as_u16();
+    match number {
+        _ if is_bare_denial(status) => {
+            FetchError::denied(format!("the way to {what} of AWS is refused ({number})"))
+        }
+        429 | 502..=504 => {
+            FetchError::unavailable(format!("AWS cannot answer for {what} now ({number})"))
+        }
+        _ => FetchError::backend(format!("AWS failed at {what} ({number})")),
+    }
+}
+
+fn is_bare_denial(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 /// Among them what is said of credentials that have ended, with which a new session helps.
@@ -207,17 +230,21 @@ fn is_denied(code: &str) -> bool {
     )
 }
 
-#[derive(Deserialize)]
+/// Which of the two it is depends on the service.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ErrorBody {
-    #[serde(rename = "__type", default)]
-    kind: String,
+    #[serde(rename = "__type")]
+    kind: Value,
+    code: Value,
 }
 
-/// `__type` is a code, or a namespace, `#` and a code.
+/// A code may have a namespace and `#` before it, and `:` and an address after it.
 fn json_code(reply: &Reply) -> String {
-    let body: Option<ErrorBody> = serde_json::from_slice(reply.body.expose()).ok();
-    let kind = body.map(|body| body.kind).unwrap_or_default();
-    plain(kind.rsplit('#').next().unwrap_or_default())
+    let body: ErrorBody = serde_json::from_slice(reply.body.expose()).unwrap_or_default();
+    let code = body.kind.as_str().or(body.code.as_str()).unwrap_or_default();
+    let code = code.split(':').next().unwrap_or_default();
+    plain(code.rsplit('#').next().unwrap_or_default())
 }
 
 fn xml_code(reply: &Reply) -> String {
@@ -231,5 +258,41 @@ fn plain(code: &str) -> String {
         code.into()
     } else {
         String::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::FailureKind;
+
+    #[track_caller]
+    fn check(status: u16, body: &str, code: &str, kind: FailureKind) {
+        let status = StatusCode::from_u16(status).unwrap();
+        let reply = Reply { status, body: body.as_bytes().to_vec().into() };
+        let found = json_code(&reply);
+        assert_eq!(found, code);
+        let refused = AwsError::Refused { status, code: found };
+        assert_eq!(refused.is_denied(), kind == FailureKind::Denied);
+        assert_eq!(refused.about("secret a").kind, kind);
+    }
+
+    #[test]
+    fn codes_are_read_wherever_services_put_them() {
+        let (code, kind) = ("AccessDeniedException", FailureKind::Denied);
+        check(400, r#"{"__type":"AccessDeniedException"}"#, code, kind);
+        check(400, r#"{"__type":"com.amazon#AccessDeniedException"}"#, code, kind);
+        check(400, r#"{"__type":"a#AccessDeniedException:http://b"}"#, code, kind);
+        check(400, r#"{"code":"AccessDeniedException"}"#, code, kind);
+        check(400, r#"{"__type":"AccessDeniedException","code":5}"#, code, kind);
+    }
+
+    /// Whoever stands in between has no codes of AWS.
+    #[test]
+    fn an_answer_without_a_code_counts_by_its_status() {
+        check(403, "<html>hunter2</html>", "", FailureKind::Denied);
+        check(429, "", "", FailureKind::Unavailable);
+        check(503, "", "", FailureKind::Unavailable);
+        check(500, r#"{"__type":5}"#, "", FailureKind::Backend);
     }
 }

@@ -15,8 +15,9 @@ const CLOUD: &str = "cloud";
 const ENDPOINT: &str = "endpoint";
 const ALLOW_CREDENTIALS: &str = "allowCredentials";
 
-/// Parameter of a variable: what an Azure token is for.
+/// Parameters of a variable: what a token of Azure is for, and an identity of GCE.
 const RESOURCE: &str = "resource";
+const AUDIENCE: &str = "audience";
 
 /// The parameters of a class.
 #[derive(Debug)]
@@ -71,13 +72,13 @@ impl MetadataClass {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Resource {
     pub(super) key: String,
-    purpose: Option<String>,
+    purpose: Option<(&'static str, String)>,
 }
 
 impl Resource {
     pub(super) fn uri(&self, class: &MetadataClass) -> Result<Uri, FetchError> {
         let (path, query) = class.cloud.path(&self.key);
-        let purpose = self.purpose.iter().map(|purpose| (RESOURCE, purpose.as_str()));
+        let purpose = self.purpose.iter().map(|(name, value)| (*name, value.as_str()));
         let query: Vec<_> = query.iter().copied().chain(purpose).collect();
         class.address.join(&path, &query)
     }
@@ -103,15 +104,20 @@ impl MetadataQuery {
         let mut parsed =
             Self { resource: Resource { key: key.clone(), purpose: None }, field: None };
         for (name, value) in parameters {
-            match (name.as_str(), class.cloud) {
-                (FIELD, _) => parsed.field = Some(value.clone()),
-                (RESOURCE, Cloud::Azure) => parsed.resource.purpose = Some(value.clone()),
+            let purpose = match (name.as_str(), class.cloud) {
+                (FIELD, _) => {
+                    parsed.field = Some(value.clone());
+                    continue;
+                }
+                (RESOURCE, Cloud::Azure) => RESOURCE,
+                (AUDIENCE, Cloud::Gce) => AUDIENCE,
                 _ => {
                     return Err(FetchError::invalid(format!(
                         "{key} has the unknown parameter {name:?}; there is {FIELD}"
                     )));
                 }
-            }
+            };
+            parsed.resource.purpose = Some((purpose, value.clone()));
         }
         Ok(parsed)
     }
