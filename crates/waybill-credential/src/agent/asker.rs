@@ -5,7 +5,7 @@
 //! with the time of its start it is unique.
 //!
 //! `kubectl apply -f -` asks twice in any case: client-go tells programs that need standard input themselves from those that do
-//! not, and this one is both. If it was refused, it asks four times.
+//! not, and this one is both. Whether its second ask means anything cannot be seen.
 
 use std::fs;
 
@@ -43,9 +43,9 @@ impl Asker {
         None
     }
 
-    /// How often it asks without having been refused.
-    pub(crate) fn asks(self) -> u32 {
-        if self.reads_stdin { 2 } else { 1 }
+    /// Whether it asks twice even if nothing was refused.
+    pub(crate) fn reads_stdin(self) -> bool {
+        self.reads_stdin
     }
 
     #[cfg(test)]

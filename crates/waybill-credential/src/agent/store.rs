@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use waybill_core::secret::SecretBytes;
 
 use super::{
@@ -20,6 +20,10 @@ const BYTES: usize = 8 << 20;
 
 /// The most processes that are remembered for one credential. Forgetting one costs it a second refusal.
 const ASKERS: usize = 4096;
+
+/// So young a credential is hardly refused, if an asker may have other reasons to come back. It bounds how often the plugin runs
+/// for them, and for how long they get what a server refuses.
+const UNDOUBTED: SignedDuration = SignedDuration::from_mins(1);
 
 /// For those who waited to learn how it failed.
 const FAILURE_KEPT: Duration = Duration::from_mins(1);
@@ -238,9 +242,16 @@ impl Held {
     /// Whether a client gets it. Whoever waited for it does, even if it has expired since, as client-go has it. A process that
     /// has it and comes back more often than it must got it refused.
     fn serves(&self, ask: &Ask, waited: Option<u64>, now: Timestamp) -> bool {
-        let times = |asker| self.handed.get(&asker).copied().unwrap_or(0);
-        let refused = ask.asker.is_some_and(|asker| times(asker) >= asker.asks());
+        let refused = ask.asker.is_some_and(|asker| self.is_refused_by(asker, now));
         waited == Some(self.lease) || (now < self.until && !refused)
+    }
+
+    fn is_refused_by(&self, asker: Asker, now: Timestamp) -> bool {
+        match self.handed.get(&asker) {
+            None => false,
+            Some(1) if asker.reads_stdin() => now.duration_since(self.obtained) >= UNDOUBTED,
+            Some(_) => true,
+        }
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
