@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderValue;
-use jiff::Timestamp;
+use jiff::{Timestamp, civil, tz::TimeZone};
 use waybill_core::secret::SecretBytes;
 
 use crate::{ApiVersion, ClientCertificate, DecodeError, PluginError, message};
@@ -51,7 +51,10 @@ impl Credential {
         let status = message::answer(stdout, version)?;
         let expires = match status.expiration_timestamp.as_deref() {
             None => None,
-            Some(text) => Some(rfc3339(text).ok_or(PluginError::Decode(DecodeError::Expiration))?),
+            Some(text) => {
+                let told = rfc3339(text).ok_or(PluginError::Decode(DecodeError::Expiration))?;
+                (told != never()).then_some(told)
+            }
         };
         let pair = (status.client_certificate_data.bytes(), status.client_key_data.bytes());
         let certificate = match pair {
@@ -160,10 +163,23 @@ fn authorization(token: &SecretBytes) -> Result<HeaderValue, PluginError> {
     Ok(value)
 }
 
-/// jiff takes more than RFC 3339 does: a blank for the `T`, and a zone in brackets.
+/// jiff takes more than RFC 3339 does: a blank for the `T`, and a zone in brackets. It ends two days before the last year does, which
+/// many write for a time that never comes.
 fn rfc3339(text: &str) -> Option<Timestamp> {
     let strict = text.as_bytes().get(10) == Some(&b'T') && !text.contains('[');
-    strict.then(|| text.parse().ok()).flatten()
+    let beyond = || {
+        let local: civil::DateTime = text.strip_suffix('Z')?.parse().ok()?;
+        (local.year() == 9999).then_some(Timestamp::MAX)
+    };
+    strict.then(|| text.parse().ok().or_else(beyond)).flatten()
+}
+
+/// What a plugin in Go prints that has no time to tell.
+fn never() -> Timestamp {
+    civil::date(1, 1, 1)
+        .at(0, 0, 0, 0)
+        .to_zoned(TimeZone::UTC)
+        .map_or(Timestamp::MIN, |it| it.timestamp())
 }
 
 /// Shortly before the end, so that nobody waits for the plugin.

@@ -8,7 +8,7 @@ use std::{
 use crate::lookup;
 
 /// As `credentialPluginPolicy` of kubectl's preferences.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// Every plugin.
     #[default]
@@ -33,18 +33,20 @@ impl Policy {
         }
     }
 
-    /// Whether `program` may run, which [`lookup::find`] has found.
-    pub(crate) fn allows(&self, program: &Path, path: &OsStr) -> bool {
+    /// What runs in the name of `program`, which [`lookup::find`] has found, if it may run. Behind a link `..` leads elsewhere
+    /// than it reads, so what was compared with a list is what runs.
+    pub(crate) fn allowed(&self, program: PathBuf, path: &OsStr) -> Option<PathBuf> {
         match self {
-            Self::AllowAll => true,
-            Self::DenyAll => false,
+            Self::AllowAll => Some(program),
+            Self::DenyAll => None,
             Self::Allowlist(entries) => {
-                let program = clean(program);
+                let program = clean(&program);
                 entries
                     .iter()
                     .filter(|entry| !entry.is_empty())
                     .filter_map(|entry| lookup::find(entry, path))
                     .any(|allowed| clean(&allowed) == program)
+                    .then_some(program)
             }
         }
     }
@@ -96,7 +98,7 @@ mod tests {
             Policy::Allowlist(entries.iter().map(|&entry| entry.to_owned()).collect())
         };
         let allows = |policy: &Policy, command: &str| {
-            policy.allows(&lookup::find(command, path).unwrap(), path)
+            policy.allowed(lookup::find(command, path).unwrap(), path).is_some()
         };
         assert!(allows(&Policy::AllowAll, "/any/thing") && !allows(&Policy::DenyAll, "sh"));
         assert!(allows(&list(&["sh"]), "sh") && allows(&list(&["/opt/x"]), "/opt/./y/../x"));
@@ -104,6 +106,14 @@ mod tests {
         assert!(allows(&list(&[sh.to_str().unwrap()]), "sh"), "a path allows the name");
         assert!(!allows(&list(&["sh"]), "/tmp/sh"), "another program of the same name");
         assert!(!allows(&list(&["", "cat"]), "sh"));
+    }
+
+    /// CRED-05. Hole: `/tmp/link/../../usr/bin/sh` reads as `/usr/bin/sh`, and is another file.
+    #[test]
+    fn what_was_compared_with_the_list_is_what_runs_cred_05() {
+        let (path, list) = (OsStr::new(""), Policy::Allowlist(vec!["/usr/bin/aws".to_owned()]));
+        let run = list.allowed("/tmp/link/../../usr/bin/aws".into(), path);
+        assert_eq!(run.as_deref(), Some(Path::new("/usr/bin/aws")));
     }
 
     /// CRED-05

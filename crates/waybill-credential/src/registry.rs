@@ -2,13 +2,18 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsString,
+    net::IpAddr,
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
+use http::Uri;
 use kube::Config;
+use tracing::warn;
 
 use crate::{
-    Authenticator, ClusterInfo, ExecStanza, MetricSink, Options, StanzaError, metrics::Events,
+    Authenticator, ClusterInfo, ExecStanza, MetricSink, Options, Policy, StanzaError,
+    metrics::Events,
 };
 
 static OF_THIS_PROCESS: LazyLock<Arc<Authenticators>> =
@@ -17,9 +22,17 @@ static OF_THIS_PROCESS: LazyLock<Arc<Authenticators>> =
 /// Finds the authenticator of a configuration.
 #[derive(Default)]
 pub struct Authenticators {
-    /// By everything that could make a difference to a plugin.
-    known: Mutex<HashMap<(ExecStanza, ClusterInfo), Arc<Authenticator>>>,
+    known: Mutex<HashMap<Key, Arc<Authenticator>>>,
     events: Arc<Events>,
+}
+
+/// Everything that could make a difference to a plugin, or to whether it may run.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    stanza: ExecStanza,
+    cluster: ClusterInfo,
+    environment: Vec<(OsString, OsString)>,
+    policy: Policy,
 }
 
 impl Authenticators {
@@ -35,9 +48,10 @@ impl Authenticators {
     }
 
     /// Takes the `exec` stanza out of `config`, so that `kube` does not run the plugin itself, and returns who runs it. `None` if
-    /// there is no plugin, or if a static credential takes precedence over it. Errors name `user`.
+    /// there is no plugin, or if a static credential takes precedence over it. Errors name `user`. Nor is there one for a server that
+    /// is reached without TLS, unless it is this machine: everybody on the way could read the credential.
     ///
-    /// The options count for whoever asks first.
+    /// The options count for whoever asks first, but for the environment and the policy: who has others has another plugin.
     pub fn take_plugin(
         &self,
         user: &str,
@@ -47,6 +61,13 @@ impl Authenticators {
         let stanza = ExecStanza::of_user(user, &config.auth_info)?;
         let cluster = ClusterInfo::of(config);
         config.auth_info.exec = None;
+        if stanza.is_some() && is_overheard(&config.cluster_url) {
+            warn!(
+                server = %config.cluster_url,
+                "credential plugin is not run: without TLS everybody on the way could read its credential"
+            );
+            return Ok(None);
+        }
         Ok(stanza.map(|stanza| self.find(stanza, cluster, options)))
     }
 
@@ -58,16 +79,45 @@ impl Authenticators {
     ) -> Arc<Authenticator> {
         // Each change is a single map operation.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (stanza, cluster);
+        let (environment, policy) = (options.environment.clone(), options.policy.clone());
+        let key = Key { stanza, cluster, environment, policy };
         if let Some(found) = known.get(&key) {
             return Arc::clone(found);
         }
         // A process that serves many users does not keep what nobody can use any more.
         known.retain(|_, other| Arc::strong_count(other) > 1 || other.is_of_use());
-        let (stanza, cluster) = key.clone();
+        let (stanza, cluster) = (key.stanza.clone(), key.cluster.clone());
         let made = Authenticator::new(stanza, cluster, options.clone(), Arc::clone(&self.events));
         let made = Arc::new(made);
         known.insert(key, Arc::clone(&made));
         made
+    }
+}
+
+/// Whether others can read what is sent to `server`.
+fn is_overheard(server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    server.scheme_str() != Some("https") && !is_here
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hole: kubectl neither runs a plugin for such a server nor shows it a token.
+    #[test]
+    fn a_server_that_others_can_listen_to_gets_no_credential() {
+        for (server, expected) in [
+            ("http://example.com:8080", true),
+            ("http://192.0.2.1", true),
+            ("http://127.0.0.1.example.com", true),
+            ("https://example.com", false),
+            ("http://127.0.0.1:8001", false),
+            ("http://[::1]:8001", false),
+            ("http://localhost", false),
+        ] {
+            assert_eq!(is_overheard(&server.parse().unwrap()), expected, "{server}");
+        }
     }
 }

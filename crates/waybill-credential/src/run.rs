@@ -55,9 +55,8 @@ pub(crate) async fn run_with(
     interactive: bool,
 ) -> Result<SecretBytes, PluginError> {
     let program = lookup::find(&stanza.command, options.path()).ok_or_else(|| not_found(stanza))?;
-    if !options.policy.allows(&program, options.path()) {
-        return Err(PluginError::Denied { command: stanza.command.clone() });
-    }
+    let program = options.policy.allowed(program, options.path());
+    let program = program.ok_or_else(|| PluginError::Denied { command: stanza.command.clone() })?;
     let mut command = command(stanza, &program, options);
     command.env(EXEC_INFO, question);
     if interactive {

@@ -18,7 +18,7 @@ const COUNT: usize = 64;
 /// The most that all of them may take.
 const BYTES: usize = 8 << 20;
 
-/// The most processes that are remembered for one credential. Forgetting one costs it a second refusal.
+/// The most processes that are remembered for one credential. Then all are forgotten, and those of them who were refused get it again.
 const ASKERS: usize = 4096;
 
 /// So young a credential is hardly refused, if an asker may have other reasons to come back. It bounds how often the plugin runs
@@ -259,7 +259,10 @@ impl Held {
     }
 
     fn hand_to(&mut self, asker: Option<Asker>) -> Arc<SecretBytes> {
-        if let Some(asker) = asker.filter(|_| self.handed.len() < ASKERS) {
+        if self.handed.len() >= ASKERS {
+            self.handed.clear();
+        }
+        if let Some(asker) = asker {
             *self.handed.entry(asker).or_default() += 1;
         }
         self.uses += 1;

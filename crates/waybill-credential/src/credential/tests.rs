@@ -93,6 +93,19 @@ fn expiry_is_what_the_plugin_says_and_nothing_else_cred_24_30() {
     assert!(short.certificate().unwrap().not_after() > end, "which counts for nothing");
 }
 
+/// CRED-24: as plugins in Go write that there is no end, and as people do.
+#[test]
+fn a_time_that_never_comes_is_no_fault_cred_24() {
+    let expires = |text: &str| {
+        parse(&json!({"token": "t", "expirationTimestamp": text})).map(|it| it.expires())
+    };
+    assert_eq!(expires("0001-01-01T00:00:00Z").unwrap(), None);
+    assert_eq!(expires("9999-12-31T23:59:59Z").unwrap(), Some(Timestamp::MAX));
+    for bad in ["9999-13-01T00:00:00Z", "9999-12-31 23:59:59Z", "10000-01-01T00:00:00Z"] {
+        assert!(expires(bad).is_err(), "{bad}");
+    }
+}
+
 /// CRED-48
 #[test]
 fn renewal_begins_when_one_per_cent_is_left_cred_48() {

@@ -142,6 +142,16 @@ fn a_process_that_comes_back_gets_another_credential_cred_33_34() {
     check(&mut store, &nobody, None, 3, "b");
 }
 
+/// CRED-33. Hole: whoever came after so many others was never believed to be refused.
+#[test]
+fn a_refusal_is_noticed_however_many_came_before_cred_33() {
+    let mut store = holding(token("a", Some(1000)));
+    for asker in 2..6000 {
+        check(&mut store, &ask(asker), None, 1, "a");
+    }
+    check(&mut store, &ask(5999), None, 2, "run 2");
+}
+
 /// CRED-33: `kubectl apply -f -` has two caches, each of which asks once; it may also have been refused.
 #[test]
 fn a_process_that_asks_twice_in_any_case_is_believed_for_a_minute_cred_33() {
