@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use futures_util::future::select_all;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio::signal::unix::{SignalKind, signal};
 use waybill_core::{chain::Chain, duration::parse_duration};
@@ -87,6 +88,13 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
 impl Args {
     fn invocation(&self) -> Result<Invocation> {
         let (command, args) = self.plugin.split_first().context("no plugin is named")?;
+        // kubectl looks for such a one beside the kubeconfig, which we do not know; here it would be a file of whatever
+        // directory somebody works in.
+        if command.contains('/') && !command.starts_with('/') {
+            bail!(
+                "the plugin {command:?} is a relative path: write the whole path, or a name that PATH has"
+            );
+        }
         let directory = self.per_directory.then(env::current_dir).transpose();
         let holding = Holding {
             max_age: self.max_age,
@@ -154,12 +162,22 @@ async fn signalled(invocation: &Invocation) -> u8 {
     if invocation.is_interactive() {
         return future::pending().await;
     }
-    let handlers = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    let (Ok(mut interrupt), Ok(mut terminate)) = handlers else { return future::pending().await };
-    tokio::select! {
-        _ = interrupt.recv() => 130,
-        _ = terminate.recv() => 143,
-    }
+    let kinds = [
+        (SignalKind::hangup(), 129),
+        (SignalKind::interrupt(), 130),
+        (SignalKind::quit(), 131),
+        (SignalKind::terminate(), 143),
+    ];
+    let heard = kinds.map(|(kind, code)| {
+        Box::pin(async move {
+            match signal(kind) {
+                Ok(mut signal) => signal.recv().await,
+                Err(_) => future::pending().await,
+            };
+            code
+        })
+    });
+    select_all(heard).await.0
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -323,6 +323,8 @@ fn the_commands_say_how_they_are_meant() {
          KUBERNETES_EXEC_INFO env var is unset or empty",
     );
     fails(&["credential", "cache", "plugin"], "-- <PLUGIN>...");
+    // Hole: it ran a file of whatever directory somebody was in, where kubectl would look beside the kubeconfig.
+    fails(&["credential", "cache", "--", "./plugin"], "write the whole path");
     fails(
         &["credential", "agent"],
         "the agent is started by `waybill credential cache`, never by hand",
