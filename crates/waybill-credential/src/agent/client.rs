@@ -37,7 +37,7 @@ pub struct Agent {
     launcher: Launcher,
 }
 
-/// How an agent is started: a program that calls [`super::serve`].
+/// How an agent is started: a program that calls [`super::serve()`].
 #[derive(Clone, Debug)]
 pub struct Launcher {
     /// The program.
