@@ -110,7 +110,9 @@ impl Store {
         {
             return Decision::Failed(failure.clone());
         }
-        if let Some(lease) = &entry.lease {
+        // What was forgotten on its way is for those who waited for it before.
+        let awaited = |lease: &&Lease| !lease.forgotten || waited == Some(lease.id);
+        if let Some(lease) = entry.lease.as_ref().filter(awaited) {
             return Decision::Wait(lease.id, lease.holder);
         }
         Decision::Run(self.lease(ask, pid))
@@ -205,6 +207,8 @@ impl Store {
     /// What is held, without the credentials.
     pub(crate) fn list(&self) -> Vec<HeldCredential> {
         let held = self.entries.values().filter_map(|entry| entry.held.as_ref());
+        // What was forgotten on its way ended when it came.
+        let held = held.filter(|held| held.until > held.obtained);
         let mut list: Vec<_> = held
             .map(|held| HeldCredential {
                 plugin: held.plugin.clone(),

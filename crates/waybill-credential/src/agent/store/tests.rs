@@ -254,8 +254,24 @@ fn what_is_forgotten_is_gone_even_if_it_was_on_its_way() {
     assert_eq!(store.forget(Some("plugin")), 1);
     check(&mut store, &ask(2), None, 1, "run 3");
     store.printed(&other_key(2, ask(1)), 2, token("b", None), at(1));
+    assert!(store.list().is_empty());
     check(&mut store, &other_key(2, ask(2)), Some(2), 1, "b");
     check(&mut store, &other_key(2, ask(3)), None, 1, "run 4");
+}
+
+/// Hole: whoever asked after `forget` still got the credential of a run that had begun before.
+#[test]
+fn whoever_asks_after_it_was_forgotten_runs_the_plugin_anew() {
+    let mut store = Store::default();
+    check(&mut store, &ask(1), None, 1, "run 1");
+    check(&mut store, &ask(2), None, 1, "wait 1 1");
+    store.forget(None);
+    check(&mut store, &ask(3), None, 2, "run 2");
+    store.printed(&ask(1), 1, token("old", None), at(3));
+    check(&mut store, &ask(2), Some(1), 3, "wait 2 1");
+    store.printed(&ask(3), 2, token("new", None), at(4));
+    check(&mut store, &ask(2), Some(2), 4, "new");
+    check(&mut store, &ask(4), None, 4, "new");
 }
 
 #[test]
