@@ -15,7 +15,7 @@ use anyhow::{Result, bail};
 use jiff::Timestamp;
 use waybill_client::plugin;
 
-use crate::{Outcome, cluster::ClusterArgs};
+use crate::{Outcome, cluster::ClusterArgs, terminal};
 
 /// See what a credential plugin does, and keep what it says.
 #[derive(clap::Args)]
@@ -83,7 +83,7 @@ async fn show(cluster: &ClusterArgs, run: bool) -> Result<Outcome> {
 fn print(rows: &[Row]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (name, value) in rows {
-        writeln!(out, "{name:<15} {value}")?;
+        writeln!(out, "{name:<15} {}", terminal::plain_lines(value))?;
     }
     Ok(())
 }

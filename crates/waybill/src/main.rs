@@ -101,7 +101,9 @@ fn main() -> ExitCode {
         Ok(outcome) => outcome.into(),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {}", Chain(error.as_ref()));
+            // Kubeconfigs and servers have their words in it.
+            let text = terminal::plain_lines(&Chain(error.as_ref()).to_string());
+            let _ = writeln!(io::stderr(), "error: {text}");
             ExitCode::FAILURE
         }
     }

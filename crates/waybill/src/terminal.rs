@@ -5,6 +5,12 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|char| if rearranges(char) { '\u{fffd}' } else { char }).collect()
 }
 
+/// The same for a text of several lines.
+pub(crate) fn plain_lines(text: &str) -> String {
+    let keeps = |char| matches!(char, '\n' | '\t') || !rearranges(char);
+    text.chars().map(|char| if keeps(char) { char } else { '\u{fffd}' }).collect()
+}
+
 /// JSON whose strings say the same without characters that a terminal acts on. JSON itself asks for that below U+0020
 /// only; outside of strings there are none but line breaks.
 pub(crate) fn escaped(json: &str) -> String {

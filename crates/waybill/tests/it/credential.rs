@@ -112,6 +112,22 @@ fn a_failure_is_explained_with_what_to_do_cred_21_36_37() {
     }
 }
 
+/// Hole: a kubeconfig of strangers drove the terminal of whoever looked at it.
+#[test]
+fn a_kubeconfig_does_not_drive_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let exec = "{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, \
+                command: \"/none\\e]0;PWNED\\a\\u202Ex\"}";
+    let flag = kubeconfig(dir.path(), exec);
+    for command in [&["credential", "status"][..], &["credential", "run"], &["get", "pods"]] {
+        let (_, out, errors) = run(&[command, &[&flag]].concat());
+        assert!(out.contains("PWNED") || errors.contains("PWNED"), "{out}{errors}");
+        for sign in ['\u{1b}', '\u{7}', '\u{202e}'] {
+            assert!(!out.contains(sign) && !errors.contains(sign), "{out:?}{errors:?}");
+        }
+    }
+}
+
 /// CRED-02: `--user` and `--context` choose as they do in kubectl.
 #[test]
 fn another_user_of_the_kubeconfig_can_be_named_cred_02() {
