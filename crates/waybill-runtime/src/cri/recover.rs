@@ -9,6 +9,7 @@ use waybill_core::chain::Chain;
 use super::{
     Cri,
     error::{CriError, Result},
+    image_volume,
     record::{self, ContainerRecord, SandboxRecord, directories},
     store::Name,
 };
@@ -92,8 +93,11 @@ impl Cri {
                 self.clear_container(&id).await;
             }
         }
-        let cri = Arc::clone(self);
-        let cleaned = self.blocking(move || Ok(cri.images.clean(&ours)?)).await;
+        let records = self.store.containers().into_iter().map(|container| container.record());
+        let mounted =
+            records.flat_map(|record| image_volume::store_ids(&record).collect::<Vec<_>>());
+        let (cri, mounted) = (Arc::clone(self), mounted.collect());
+        let cleaned = self.blocking(move || Ok(cri.images.clean(&mounted)?)).await;
         match cleaned {
             Ok(ids) if !ids.is_empty() => {
                 info!(count = ids.len(), "old root file systems are removed");

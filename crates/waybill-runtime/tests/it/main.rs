@@ -7,6 +7,7 @@ mod cri_container;
 mod cri_contract;
 mod cri_exec;
 mod cri_host_path;
+mod cri_image_volume;
 mod cri_images;
 mod cri_lab;
 mod cri_mount_target;
