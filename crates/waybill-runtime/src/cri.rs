@@ -9,6 +9,7 @@ mod clear;
 mod container;
 mod convert;
 mod create;
+mod deadline;
 mod error;
 mod events;
 mod exec;

@@ -10,6 +10,7 @@ mod cri_host_path;
 mod cri_image_volume;
 mod cri_images;
 mod cri_lab;
+mod cri_metrics;
 mod cri_mount_target;
 mod cri_privilege;
 mod cri_restart;
