@@ -10,8 +10,9 @@ use waybill_proto::cri::{
 use crate::cri_lab::{CriLab, IMAGE, sleeper};
 
 async fn metrics(lab: &CriLab) -> Vec<PodSandboxMetrics> {
-    let answer = lab.runtime().await.list_pod_sandbox_metrics(ListPodSandboxMetricsRequest {});
-    answer.await.unwrap().into_inner().pod_metrics
+    let mut runtime = lab.runtime().await;
+    let answer = runtime.list_pod_sandbox_metrics(ListPodSandboxMetricsRequest {}).await;
+    answer.unwrap().into_inner().pod_metrics
 }
 
 #[tokio::test]
