@@ -40,7 +40,7 @@ pub use self::{
     attach_sessions::{AttachRecord, AttachRequest, AttachSession},
     counters::{
         Counters, CpuCounters, HugePages, IoCounters, MemoryCounters, PressureCounters,
-        ProcessCounters,
+        ProcessCounters, Stall,
     },
     error::{EngineError, ExecFault, Kind},
     service::{Engine, Patience, Session, SessionProcess},
@@ -216,7 +216,7 @@ pub struct Attachment {
 }
 
 /// What a container used up to now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
     /// When the numbers were read.
     pub read_at: SystemTime,
@@ -228,6 +228,8 @@ pub struct Stats {
     pub pids: u64,
     /// How many there may be.
     pub pids_limit: Option<u64>,
+    /// How long its processes waited, where the kernel counts that.
+    pub pressure: Vec<PressureCounters>,
 }
 
 /// A container's memory, in bytes where nothing else is said.

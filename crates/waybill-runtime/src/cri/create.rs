@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     engine::{ContainerRequest, State, Stdio},
-    image::Image,
+    image::{Image, ImageName},
 };
 
 impl Cri {
@@ -130,7 +130,7 @@ impl Cri {
                     env_names,
                     image_id: image.id.to_string(),
                     image_ref: image_ref(&image),
-                    image_tag: image.tags.first().cloned(),
+                    image_tag: image_tag(&config, &image),
                     log,
                     user: RecordedUser { uid: user.uid, gid: user.gid, groups: user.groups },
                     resources: resources.unwrap_or_default(),
@@ -236,11 +236,23 @@ fn image_ref(image: &Image) -> String {
     image.digests.first().cloned().unwrap_or_else(|| image.id.to_string())
 }
 
+/// The name that people know the image by: the one that was asked for, or else its first.
+fn image_tag(config: &ContainerConfig, image: &Image) -> Option<String> {
+    let asked = config.image.as_ref()?;
+    // Kubelets ask by id, and say beside it what the pod says.
+    let names = [&asked.image, &asked.user_specified_image];
+    let names = names.into_iter().filter_map(|name| name.parse::<ImageName>().ok());
+    let mut names = names.map(|name| name.to_string());
+    names.find(|name| image.tags.contains(name)).or_else(|| image.tags.first().cloned())
+}
+
 #[cfg(test)]
 mod tests {
-    use waybill_proto::cri::Signal;
+    use oci_spec::image::ImageConfiguration;
+    use waybill_proto::cri::{ImageSpec, Signal};
 
     use super::*;
+    use crate::image::Digest;
 
     #[test]
     fn a_log_stays_below_the_sandboxes_directory() {
@@ -250,6 +262,33 @@ mod tests {
         assert_eq!(path("/logs", ""), None);
         assert!(log_path("/logs", "../0.log").is_err());
         assert!(log_path("/logs", "/etc/0.log").is_err());
+    }
+
+    /// An image with several names was told by the first of them.
+    #[test]
+    fn an_image_is_told_by_the_name_that_was_asked_for() {
+        let image = Image {
+            id: Digest::of(b""),
+            tags: vec!["docker.io/library/a:latest".into(), "example.com/b:1".into()],
+            digests: Vec::new(),
+            size: 0,
+            config: ImageConfiguration::default().into(),
+            pinned: false,
+        };
+        let told = |asked: &str, user: &str| {
+            let spec = ImageSpec {
+                image: asked.into(),
+                user_specified_image: user.into(),
+                ..ImageSpec::default()
+            };
+            let config = ContainerConfig { image: Some(spec), ..ContainerConfig::default() };
+            image_tag(&config, &image).unwrap()
+        };
+        assert_eq!(told("example.com/b:1", ""), "example.com/b:1");
+        assert_eq!(told("a", ""), "docker.io/library/a:latest");
+        let id = image.id.to_string();
+        assert_eq!(told(&id, "example.com/b:1"), "example.com/b:1");
+        assert_eq!(told(&id, ""), "docker.io/library/a:latest");
     }
 
     #[test]

@@ -112,8 +112,8 @@ impl List {
         for pressure in &counters.pressure {
             let name =
                 |what| format!("container_pressure_{}_{what}_seconds_total", pressure.resource);
-            self.add(&name("waiting"), &[], pressure.waiting_us / MICROSECONDS);
-            self.add(&name("stalled"), &[], pressure.stalled_us / MICROSECONDS);
+            self.add(&name("waiting"), &[], pressure.waiting.total_us / MICROSECONDS);
+            self.add(&name("stalled"), &[], pressure.stalled.total_us / MICROSECONDS);
         }
         for pages in &counters.huge_pages {
             self.add("container_hugetlb_usage_bytes", &[&pages.size], pages.usage);

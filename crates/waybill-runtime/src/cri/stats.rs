@@ -7,8 +7,9 @@ use std::{
 
 use waybill_proto::cri::{
     ContainerAttributes, ContainerStats, ContainerStatsFilter, CpuUsage, FilesystemIdentifier,
-    FilesystemUsage, LinuxPodSandboxStats, MemoryUsage, PodSandboxAttributes, PodSandboxStats,
-    PodSandboxStatsFilter, ProcessUsage, SwapUsage, UInt64Value,
+    FilesystemUsage, IoUsage, LinuxPodSandboxStats, MemoryUsage, PodSandboxAttributes,
+    PodSandboxStats, PodSandboxStatsFilter, ProcessUsage, PsiData, PsiStats, SwapUsage,
+    UInt64Value,
 };
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
     filter,
     record::{ContainerRecord, SandboxRecord},
 };
-use crate::engine::{State, Stats};
+use crate::engine::{Stall, State, Stats};
 
 /// To walk through what a container wrote takes time, so the sum is used for so long.
 const LAYER_AGE: i64 = 60_000_000_000;
@@ -130,7 +131,7 @@ impl Cri {
             memory: stats.as_ref().map(memory),
             writable_layer: Some(self.writable_layer(&record.id).await?),
             swap: stats.as_ref().and_then(swap),
-            io: None,
+            io: stats.as_ref().and_then(io),
         })
     }
 
@@ -195,7 +196,7 @@ fn cpu(stats: &Stats, rate: Option<u64>) -> CpuUsage {
         timestamp: convert::nanoseconds(stats.read_at),
         usage_core_nano_seconds: value(stats.cpu_usage_ns),
         usage_nano_cores: rate.and_then(value),
-        psi: None,
+        psi: pressure(stats, "cpu"),
     }
 }
 
@@ -210,7 +211,7 @@ fn memory(stats: &Stats) -> MemoryUsage {
         rss_bytes: value(memory.rss),
         page_faults: value(memory.page_faults),
         major_page_faults: value(memory.major_page_faults),
-        psi: None,
+        psi: pressure(stats, "memory"),
     }
 }
 
@@ -222,6 +223,20 @@ fn swap(stats: &Stats) -> Option<SwapUsage> {
         swap_available_bytes: available.and_then(value),
         swap_usage_bytes: value(usage),
     })
+}
+
+fn io(stats: &Stats) -> Option<IoUsage> {
+    let psi = Some(pressure(stats, "io")?);
+    Some(IoUsage { timestamp: convert::nanoseconds(stats.read_at), psi })
+}
+
+fn pressure(stats: &Stats, resource: &str) -> Option<PsiStats> {
+    let found = stats.pressure.iter().find(|it| it.resource == resource)?;
+    let data = |stall: &Stall| {
+        let [avg10, avg60, avg300] = stall.averages;
+        Some(PsiData { total: stall.total_us.saturating_mul(1000), avg10, avg60, avg300 })
+    };
+    Some(PsiStats { full: data(&found.stalled), some: data(&found.waiting) })
 }
 
 fn cpu_sum(containers: &[ContainerStats], timestamp: i64) -> CpuUsage {

@@ -74,15 +74,24 @@ pub struct IoCounters {
     pub writes: u64,
 }
 
-/// Microseconds in which some or all processes waited.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How long processes waited for something.
+#[derive(Clone, Debug, PartialEq)]
 pub struct PressureCounters {
     /// For `cpu`, `io` or `memory`.
     pub resource: &'static str,
     /// Some waited.
-    pub waiting_us: u64,
+    pub waiting: Stall,
     /// All waited.
-    pub stalled_us: u64,
+    pub stalled: Stall,
+}
+
+/// Time that was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stall {
+    /// Microseconds, since the container was made.
+    pub total_us: u64,
+    /// Percent over the last 10, 60 and 300 seconds.
+    pub averages: [f64; 3],
 }
 
 /// Bytes of huge pages of one size.

@@ -261,8 +261,8 @@ impl Engine {
         blocking(move || {
             let (cpu_usage_ns, memory, pids, pids_limit) =
                 cgroup.usage().map_err(io_error("read counters of", &cgroup.path()))?;
-            let read_at = clock::now();
-            Ok(Stats { read_at, cpu_usage_ns, memory, pids, pids_limit })
+            let (read_at, pressure) = (clock::now(), cgroup.pressure());
+            Ok(Stats { read_at, cpu_usage_ns, memory, pids, pids_limit, pressure })
         })
         .await
     }

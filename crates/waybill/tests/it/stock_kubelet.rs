@@ -1,8 +1,8 @@
 //! `waybill runtime` under Kubernetes' own kubelet. Skipped, and says so, where nobody has built one.
 
 use std::{
-    env, fs,
-    os::unix::process::parent_id,
+    env,
+    net::UdpSocket,
     path::Path,
     process::Command,
     thread::sleep,
@@ -59,7 +59,8 @@ async fn a_stock_kubelet_runs_pods_on_our_runtime() {
     until(&kubelet, "a container that ends is started again, and again", || {
         container(&kubelet.pod("app"), "flaky")["restartCount"].as_u64() >= Some(3)
     });
-    assert!(kubelet.logs("flaky").lines().count() >= 3);
+    // Kubelets keep the logs of the last two.
+    assert!(kubelet.logs("flaky").starts_with("again"));
     assert_eq!(sandboxes(&setup.socket()).await, first);
     assert_eq!(container(&kubelet.pod("app"), "main")["restartCount"], 0);
 
@@ -157,15 +158,18 @@ async fn clear(socket: &Path) {
     }
 }
 
-/// Runs this test once more, where the addresses are ours, as are the two places that kubelets write to wherever else they are told to.
+/// Runs this test once more, where the addresses are ours, as are the two places that kubelets write to wherever else they are told to, and
+/// where no process outlives the first: a test that fails has no time to clear its pods away.
 fn run_again(test: &str) {
     let script = format!(
         "ip link set lo up && ip address add {ADDRESS}/32 dev lo && \
          mkdir -p /var/lib/kubelet && mount -t tmpfs none /var/lib/kubelet && \
-         mount -t tmpfs none /var/log && exec \"$@\""
+         mount -t tmpfs none /var/log && \"$@\"; exit $?"
     );
+    let namespaces = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let output = Command::new("unshare")
-        .args(["--mount", "--net", "--propagation", "private", "sh", "-c", &script, "sh"])
+        .args(namespaces)
+        .args(["--propagation", "private", "sh", "-c", &script, "sh"])
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .output()
@@ -175,6 +179,5 @@ fn run_again(test: &str) {
 }
 
 fn has_a_network_of_its_own() -> bool {
-    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).unwrap();
-    namespace("self") != namespace(&parent_id().to_string())
+    UdpSocket::bind((ADDRESS, 0)).is_ok()
 }

@@ -11,7 +11,7 @@ use crate::engine::{
     clock,
     counters::{
         Counters, CpuCounters, HugePages, IoCounters, MemoryCounters, PressureCounters,
-        ProcessCounters,
+        ProcessCounters, Stall,
     },
 };
 
@@ -104,7 +104,7 @@ impl Cgroup {
         }
     }
 
-    fn pressure(&self) -> Vec<PressureCounters> {
+    pub(in crate::engine) fn pressure(&self) -> Vec<PressureCounters> {
         let read = |resource: &'static str| {
             let file = self.unified().join(format!("{resource}.pressure"));
             pressure(resource, &fs::read_to_string(file).ok()?)
@@ -193,14 +193,20 @@ fn legacy_io(bytes: &str, times: &str) -> Vec<IoCounters> {
 
 /// Lines are `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`.
 fn pressure(resource: &'static str, text: &str) -> Option<PressureCounters> {
-    let total = |kind: &str| {
+    let stall = |kind: &str| {
         let line = text.lines().find(|line| line.starts_with(kind))?;
-        line.rsplit_once("total=")?.1.parse().ok()
+        let value = |name: &str| line.split(' ').find_map(|it| it.strip_prefix(name));
+        let average = |name: &str| value(name)?.parse().ok();
+        Some(Stall {
+            total_us: value("total=")?.parse().ok()?,
+            averages: [average("avg10=")?, average("avg60=")?, average("avg300=")?],
+        })
     };
+    // Processors have no line for all in older kernels.
     Some(PressureCounters {
         resource,
-        waiting_us: total("some")?,
-        stalled_us: total("full").unwrap_or_default(),
+        waiting: stall("some")?,
+        stalled: stall("full").unwrap_or_default(),
     })
 }
 
@@ -254,9 +260,13 @@ mod tests {
 
     #[test]
     fn pressure_is_the_total_of_those_who_wait() {
-        let text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\n\
+        let text = "some avg10=1.50 avg60=0.50 avg300=0.25 total=12\n\
                     full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
-        let expected = PressureCounters { resource: "cpu", waiting_us: 12, stalled_us: 5 };
+        let expected = PressureCounters {
+            resource: "cpu",
+            waiting: Stall { total_us: 12, averages: [1.5, 0.5, 0.25] },
+            stalled: Stall { total_us: 5, averages: [0.0; 3] },
+        };
         assert_eq!(pressure("cpu", text), Some(expected));
         assert_eq!(pressure("cpu", ""), None);
     }
