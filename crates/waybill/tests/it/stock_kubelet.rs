@@ -37,11 +37,15 @@ async fn a_stock_kubelet_runs_pods_on_our_runtime() {
     let mut runtime = setup.start();
     import(&setup.socket());
     let kubelet = StockKubelet::start(&binary, directory.path(), &setup.socket(), ADDRESS);
-    let pod = pod();
+    let (pod, web) = (pod(), web());
     kubelet.run(&pod);
+    kubelet.run(&web);
     until(&kubelet, "the pod is ready", || is_ready(&kubelet.pod("app")));
+    until(&kubelet, "the other one answers", || {
+        container(&kubelet.pod("web"), "server")["ready"] == true
+    });
     let first = sandboxes(&setup.socket()).await;
-    assert_eq!(first.len(), 1, "{first:?}");
+    assert_eq!(first.len(), 2, "{first:?}");
     let told = kubelet.pod("app");
     let of = |name: &str| container(&told, name);
     assert_eq!(of("main")["image"], IMAGE);
@@ -65,6 +69,7 @@ async fn a_stock_kubelet_runs_pods_on_our_runtime() {
     assert_eq!(container(&kubelet.pod("app"), "main")["restartCount"], 0);
 
     kubelet.end(&pod);
+    kubelet.end(&web);
     until(&kubelet, "the pod ends as it wishes", || kubelet.logs("main").contains("asked to end"));
     let end = Instant::now() + PATIENCE;
     while sandboxes(&setup.socket()).await.iter().any(|it| it.state == 0) {
@@ -105,6 +110,28 @@ fn pod() -> Value {
             "volumes": [{"name": "shared", "emptyDir": {}}],
             "initContainers": [shell("prepare", "echo prepared by init > /shared/word"), sidecar],
             "containers": [main, shell("flaky", "echo again; sleep 0.5; exit 3")],
+        },
+    })
+}
+
+/// On the network of its machine, and asked over it; with an image as a volume.
+fn web() -> Value {
+    let port = 8099;
+    let serve = format!("exec httpd -f -p {ADDRESS}:{port} -h /files/etc");
+    let probe =
+        json!({"httpGet": {"host": ADDRESS, "port": port, "path": "/passwd"}, "periodSeconds": 1});
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "hostNetwork": true,
+            "terminationGracePeriodSeconds": 1,
+            "volumes": [{"name": "files", "image": {"reference": IMAGE, "pullPolicy": "Never"}}],
+            "containers": [{
+                "name": "server", "image": IMAGE, "imagePullPolicy": "Never",
+                "command": ["sh", "-c", serve],
+                "volumeMounts": [{"name": "files", "mountPath": "/files"}],
+                "readinessProbe": probe, "livenessProbe": probe,
+            }],
         },
     })
 }
