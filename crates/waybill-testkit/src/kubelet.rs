@@ -91,9 +91,9 @@ impl StockKubelet {
     pub fn pod(&self, name: &str) -> Value {
         let pods = self.get("/pods").and_then(|text| serde_json::from_str(&text).ok());
         let pods: Value = pods.unwrap_or_default();
-        let items = pods["items"].as_array().cloned().unwrap_or_default();
+        let items = pods.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
         let named = format!("{name}-stock-node");
-        items.into_iter().find(|pod| pod["metadata"]["name"] == named).unwrap_or_default()
+        items.into_iter().find(|pod| self::name(pod) == Some(named.as_str())).unwrap_or_default()
     }
 
     /// All that the containers of this name wrote, without times and streams.
@@ -113,12 +113,12 @@ impl StockKubelet {
     /// The end of its own log.
     pub fn own_log(&self) -> String {
         let log = fs::read_to_string(self.directory.join("kubelet.log")).unwrap_or_default();
-        let lines: Vec<_> = log.lines().collect();
-        lines[lines.len().saturating_sub(60)..].join("\n")
+        let skipped = log.lines().count().saturating_sub(60);
+        log.lines().skip(skipped).collect::<Vec<_>>().join("\n")
     }
 
     fn manifest(&self, pod: &Value) -> PathBuf {
-        let name = pod["metadata"]["name"].as_str().expect("a pod has a name");
+        let name = name(pod).expect("a pod has a name");
         self.directory.join("manifests").join(format!("{name}.json"))
     }
 
@@ -131,4 +131,8 @@ impl StockKubelet {
         stream.read_to_string(&mut answer).ok()?;
         answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
     }
+}
+
+fn name(pod: &Value) -> Option<&str> {
+    pod.pointer("/metadata/name")?.as_str()
 }

@@ -6,7 +6,7 @@ use waybill_proto::cri::{MetricDescriptor, MetricType};
 pub(super) const BASE_LABELS: [&str; 6] = ["container", "id", "image", "name", "namespace", "pod"];
 
 /// Metrics of one name.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
     pub(super) name: &'static str,
     help: &'static str,
