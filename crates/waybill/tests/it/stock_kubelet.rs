@@ -143,8 +143,8 @@ fn is_ready(pod: &Value) -> bool {
 
 fn container(pod: &Value, name: &str) -> Value {
     let lists = ["containerStatuses", "initContainerStatuses"];
-    let all = lists.iter().filter_map(|list| pod["status"][list].as_array()).flatten();
-    all.cloned().find(|it| it["name"] == name).unwrap_or_default()
+    let mut all = lists.iter().filter_map(|list| pod["status"][list].as_array()).flatten();
+    all.find(|it| it["name"] == name).cloned().unwrap_or_default()
 }
 
 #[track_caller]
