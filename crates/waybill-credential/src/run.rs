@@ -92,9 +92,8 @@ pub(crate) async fn run_with(
     }
     let child = command.spawn().map_err(|cause| start_error(stanza, &program, cause))?;
     let plugin = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    let family = plugin.map(|plugin| match leads_group {
-        true => Family::Group(plugin),
-        false => Family::in_our_group(plugin, question),
+    let family = plugin.map(|plugin| {
+        if leads_group { Family::Group(plugin) } else { Family::in_our_group(plugin, question) }
     });
     let limit = (talk != Talk::OnStdin).then_some(options.timeout);
     Run { family: family.map(Running::new), child }.finish(stanza, limit).await

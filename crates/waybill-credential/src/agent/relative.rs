@@ -34,15 +34,18 @@ pub(super) fn is_relative(text: &OsStr, exists: &dyn Fn(&Path) -> bool) -> bool 
 }
 
 fn after_equals_sign(bytes: &[u8]) -> &[u8] {
-    bytes.iter().position(|&byte| byte == b'=').map_or(b"", |at| &bytes[at + 1..])
+    bytes.splitn(2, |&byte| byte == b'=').nth(1).unwrap_or_default()
 }
 
 /// A word as it is; without the sign of "the contents of" and the scheme of files; and without the flag that it may follow.
 fn forms(word: &[u8]) -> impl Iterator<Item = &[u8]> {
     let named = word.strip_prefix(b"@").unwrap_or(word);
     let named = named.strip_prefix(b"//").unwrap_or(named);
-    let flag = word.first() == Some(&b'-') && word.len() > 2 && word.is_ascii();
-    [word, named, if flag { &word[2..] } else { b"" }].into_iter()
+    let behind_flag = match word {
+        [b'-', _, rest @ ..] => rest,
+        _ => b"",
+    };
+    [word, named, behind_flag].into_iter()
 }
 
 fn is_relative_path(word: &[u8], exists: &dyn Fn(&Path) -> bool) -> bool {

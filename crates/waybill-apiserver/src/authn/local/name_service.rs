@@ -113,9 +113,10 @@ impl NameService {
         };
         let name = line.split(':').next().unwrap_or_default();
         // Such a one would be taken for an option.
-        let back = match name.starts_with('-') {
-            true => None,
-            false => self.ask(program, database, id, name).await?,
+        let back = if name.starts_with('-') {
+            None
+        } else {
+            self.ask(program, database, id, name).await?
         };
         if back.is_some_and(|back| number(&back) == Some(id)) {
             return Ok(Some(line));
