@@ -117,7 +117,7 @@ fn classes_of_one_name_in_two_namespaces_stay_two_csi_70() {
     let moved = |text: &str, (namespace, name): (&str, &str)| {
         text.replace("namespace: shop", &format!("namespace: {namespace}"))
             .replace("name: db, namespace", &format!("name: {name}, namespace"))
-            .replace("Provider: db", &format!("Provider: {name}"))
+            .replace("Class: db", &format!("Class: {name}"))
             .replace("vault.example", &format!("{namespace}.{name}.example"))
             .replace("name: db\n", &format!("name: db-{name}\n"))
             .replace("secretName: db\n", &format!("secretName: db-{name}\n"))
