@@ -255,3 +255,25 @@ impl From<HttpError> for FetchError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::FailureKind;
+
+    /// CSI-46: the check of an address sees a name; this is where it leads.
+    #[tokio::test]
+    async fn a_name_that_leads_to_this_machine_is_not_followed_csi_46() {
+        let ask = async |reach| {
+            let client = HttpClient::new(None, reach).unwrap();
+            let uri = Uri::from_static("http://localhost:1/");
+            let question = Question::new(Method::GET, uri, Vec::new().into());
+            client.ask(question, 1).await.err().map(FetchError::from).unwrap()
+        };
+        let refused = ask(Reach::Elsewhere).await;
+        assert_eq!(refused.kind, FailureKind::Denied, "{refused}");
+        assert!(refused.message.contains("leads to this machine or its link"), "{refused}");
+        let nobody = ask(Reach::Anywhere).await;
+        assert_eq!(nobody.kind, FailureKind::Unavailable, "{nobody}");
+    }
+}
