@@ -31,11 +31,14 @@ struct Entry {
 /// When an entry is over; the number tells apart those that are over together.
 type End = (Instant, u64);
 
+/// Where an entry lies.
+type Place = (Arc<Shelf>, Arc<Query>);
+
 /// What counts for one namespace.
 #[derive(Default)]
 struct Holder {
     bytes: usize,
-    entries: BTreeMap<End, (Arc<Shelf>, Arc<Query>)>,
+    entries: BTreeMap<End, Place>,
     /// How many of the entries are on each shelf.
     shelves: HashMap<Arc<Shelf>, usize>,
 }
@@ -83,11 +86,13 @@ impl Stock {
 
     /// Wipes shelves that are not to be kept.
     pub(super) fn retain(&mut self, keep: impl Fn(&Shelf) -> bool) {
-        let gone: Vec<_> = self.shelves.keys().filter(|shelf| !keep(shelf)).cloned().collect();
-        for shelf in gone {
-            let queries: Vec<_> = self.shelves[&shelf].keys().cloned().collect();
-            queries.iter().for_each(|query| self.remove(&shelf, query));
-        }
+        let gone: Vec<Place> = self
+            .shelves
+            .iter()
+            .filter(|(shelf, _)| !keep(shelf))
+            .flat_map(|(shelf, entries)| entries.keys().map(|query| (shelf.clone(), query.clone())))
+            .collect();
+        gone.iter().for_each(|(shelf, query)| self.remove(shelf, query));
     }
 
     pub(super) fn find(&self, shelf: &Shelf, query: &Query, now: Instant) -> Option<&SecretBytes> {
@@ -104,7 +109,7 @@ impl Stock {
         self.first_to_end().map(|((ends, _), _)| ends)
     }
 
-    fn first_to_end(&self) -> Option<(End, (Arc<Shelf>, Arc<Query>))> {
+    fn first_to_end(&self) -> Option<(End, Place)> {
         let firsts = self.holders.values().filter_map(|holder| holder.entries.first_key_value());
         firsts.min_by_key(|(end, _)| **end).map(|(end, place)| (*end, place.clone()))
     }
