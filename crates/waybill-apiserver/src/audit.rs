@@ -36,6 +36,7 @@ mod log;
 mod logs;
 mod mask;
 mod metrics;
+mod notes;
 mod notice;
 mod policy;
 mod recorder;
@@ -57,6 +58,7 @@ pub(crate) use self::{
     logs::Logs,
     mask::mask_request_uri,
     metrics::AuditMetrics,
+    notes::{AuditNotes, CSI_DENIED},
     policy::{Decision, Policy, PolicyError},
     recorder::{AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts},
 };

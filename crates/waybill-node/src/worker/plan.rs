@@ -355,6 +355,9 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        if let Some(failure) = self.memory.last_failure(name) {
+            self.plan.waiting.insert(name.to_owned(), failure.clone());
+        }
         self.plan.starts.push(Start {
             kind: container.kind,
             name: name.to_owned(),

@@ -390,7 +390,29 @@ fn a_failed_step_is_not_tried_again_at_once() {
     let waiting = Waiting { reason: "CreateContainerError", message: String::new() };
     memory.failed("a", waiting, at(100));
     check_at(&pod, &memory, 100, "box 0", "keep; start b#0; wait a CreateContainerError @101");
+    // While it is tried again, it is shown what was wrong.
+    let again = "keep; start a#0; start b#0; wait a CreateContainerError";
+    check_at(&pod, &memory, 101, "box 0", again);
+    memory.succeeded("a");
     check_at(&pod, &memory, 101, "box 0", "keep; start a#0; start b#0");
+}
+
+/// CSI-28: a driver may take seconds to fail again, and whoever looks meanwhile must see why.
+#[test]
+fn why_the_last_try_failed_is_shown_until_one_succeeds_csi_28() {
+    let pod = pod(json!({ "containers": containers(&["a"]) }));
+    let mut memory = healthy();
+    let message = "failed to fetch CSI environment variables".to_owned();
+    memory.failed(
+        "a",
+        Waiting { reason: "CreateContainerConfigError", message: message.clone() },
+        at(100),
+    );
+    let again = plan(&pod, &observed(&pod, "box 0"), &memory, at(101));
+    assert_eq!((again.starts.len(), &again.waiting["a"].message), (1, &message));
+    memory.pull_failed("a", Waiting { reason: "ErrImagePull", message }, "x:1", at(101));
+    let again = plan(&pod, &observed(&pod, "box 0"), &memory, at(1000));
+    assert_eq!((again.starts.len(), again.waiting["a"].reason), (1, "ImagePullBackOff"));
 }
 
 #[test]
