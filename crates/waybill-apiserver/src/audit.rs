@@ -45,7 +45,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 #[cfg(test)]
-pub(crate) use self::recorder::tests::silent_recorder;
+pub(crate) use self::recorder::tests::{memory_recorder, silent_recorder};
 
 #[expect(unused_imports, reason = "the parts are being put together")]
 pub(crate) use self::{

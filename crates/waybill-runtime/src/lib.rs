@@ -15,4 +15,7 @@ pub mod image;
 pub mod streaming;
 mod sys;
 
-pub use self::{blocking::NotDone, sys::give_memory_back};
+pub use self::{
+    blocking::NotDone,
+    sys::{end_by_signal, give_memory_back},
+};

@@ -189,6 +189,20 @@ pub(crate) fn ignore_signal(signal: c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// Ends this process by a signal, as it would have ended without a handler: shells tell that from an exit code, and stop their
+/// scripts. Returns if that signal ends nobody.
+pub fn end_by_signal(signal: c_int) {
+    // SAFETY: `SIG_DFL` installs no code of ours, the set is initialised before it is read, and the numbers are plain.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
 /// Brings up the loopback device of the network namespace that the calling thread is in.
 pub(crate) fn raise_loopback() -> io::Result<()> {
     let socket = rustix::net::socket_with(
