@@ -331,7 +331,7 @@ impl Api {
             .ok_or_else(|| Status::internal(format!("node {name:?} has no address")))?;
         let port = at(&node, "/status/daemonEndpoints/kubeletEndpoint/Port").as_u64();
         let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(KUBELET_PORT);
-        NodeAddress::new(host, port)
+        NodeAddress::new(name, host, port)
             .map_err(|_| Status::internal(format!("node {name:?} has an address that is none")))
     }
 

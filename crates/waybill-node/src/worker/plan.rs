@@ -4,7 +4,7 @@
 //! the current sandbox only, since a new sandbox begins from the start. What the runtime has forgotten is
 //! taken from the status of the pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use waybill_api::pod::ContainerKind;
@@ -368,10 +368,9 @@ impl<'a> Planner<'a> {
 
     /// Containers that exist and were never started are made again under the same number.
     fn remove_unstarted(&mut self) {
-        let starts = &self.plan.starts;
+        let starts: HashSet<&str> = self.plan.starts.iter().map(|start| &*start.name).collect();
         let unstarted = self.observed.containers.iter().filter(|container| {
-            matches!(container.state, ContainerState::Created)
-                && starts.iter().any(|start| start.name == container.name)
+            matches!(container.state, ContainerState::Created) && starts.contains(&*container.name)
         });
         self.plan.removals = unstarted.map(|container| container.id.clone()).collect();
     }

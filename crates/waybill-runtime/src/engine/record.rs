@@ -163,10 +163,14 @@ pub(super) fn names_of(names: impl Iterator<Item = EnvName>) -> Vec<Name> {
 /// Writes a file as a whole or not at all.
 pub(super) fn save<T: Serialize>(path: &Path, content: &T) -> io::Result<()> {
     let new = half_written(path);
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec(content)?)?;
-    fs::rename(new, path)
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let written =
+        file.write_all(&serde_json::to_vec(content)?).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(new);
+    }
+    written
 }
 
 /// Removes a file, and what is left of one whose writer died. Twice is fine.

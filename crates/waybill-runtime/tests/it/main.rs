@@ -12,6 +12,7 @@ mod cri_lab;
 mod cri_mount_target;
 mod cri_privilege;
 mod cri_restart;
+mod cri_run_directory;
 mod cri_sandbox;
 mod cri_sensitive;
 mod cri_unified;

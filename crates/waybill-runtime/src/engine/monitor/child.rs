@@ -35,7 +35,7 @@ pub(super) struct Plan<'a> {
     pub(super) environment: Block,
     /// Our ends of pipes, or `None` for a terminal.
     pub(super) stdio: Option<Pipes>,
-    /// To the parent: faults, and the terminal's master.
+    /// To the parent: faults, and the terminal's master. From it: whether the session is on record.
     pub(super) status: BorrowedFd<'a>,
 }
 
@@ -71,9 +71,10 @@ pub(super) enum Step {
     Search,
     Execute,
     Seccomp,
+    Record,
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step::Cgroup,
     Step::Namespaces,
     Step::Limits,
@@ -85,6 +86,7 @@ const STEPS: [Step; 11] = [
     Step::Search,
     Step::Execute,
     Step::Seccomp,
+    Step::Record,
 ];
 
 /// Where programs are looked for when an environment has no `PATH`.
@@ -101,9 +103,31 @@ fn join_and_execute(plan: &mut Plan<'_>) -> Fault {
     match join(plan) {
         Ok(()) => {
             add_home(&mut plan.environment, plan.settings.uid);
-            plan.program.execute(&plan.environment)
+            match wait_for_record(plan.status) {
+                Ok(()) => plan.program.execute(&plan.environment),
+                Err(error) => Step::Record.failed()(error),
+            }
         }
         Err(fault) => fault,
+    }
+}
+
+/// Tells a child that its session is on record and its program may run, or why it may not. One that has failed already does not
+/// hear it.
+pub(super) fn tell_recorded(status: BorrowedFd<'_>, recorded: &io::Result<()>) {
+    let errno =
+        recorded.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
+    let _ = rustix::net::send(status, &errno.to_ne_bytes(), rustix::net::SendFlags::NOSIGNAL);
+}
+
+/// Without a parent there is no record either.
+fn wait_for_record(status: BorrowedFd<'_>) -> io::Result<()> {
+    let mut errno = [0; 4];
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(status, &mut errno))?;
+    match i32::from_ne_bytes(errno) {
+        0 if read == errno.len() => Ok(()),
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 
@@ -345,6 +369,9 @@ impl Fault {
             Step::Privileges => format!("cannot limit privileges: {reason}"),
             Step::Seccomp => format!(
                 "cannot install the default seccomp filter: {reason}; use a kernel with CONFIG_SECCOMP_FILTER, or set seccompProfile.type to Unconfined"
+            ),
+            Step::Record => format!(
+                "the session cannot be recorded, so it does not begin: {reason}; see how full the runtime's --run-dir is"
             ),
             Step::User => format!("cannot change to the container's user: {reason}"),
         }
