@@ -15,6 +15,7 @@ mod monitor;
 mod record;
 mod request;
 mod sandbox;
+mod seccomp;
 mod service;
 mod sessions;
 mod settings;
@@ -38,6 +39,7 @@ pub(crate) use self::volume::EMULATED_IN_PROC;
 pub use self::{
     attach_sessions::{AttachRecord, AttachRequest, AttachSession},
     error::{EngineError, ExecFault, Kind},
+    seccomp::SeccompFault,
     service::{Engine, Patience, Session, SessionProcess},
     spawner::Spawner,
 };
@@ -100,11 +102,13 @@ pub struct ContainerRequest {
 }
 
 /// Which system calls the processes of a container are denied, first processes and sessions alike.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SeccompProfile {
-    /// Our own small filter: no new namespaces, no mounts, no hold on other processes.
+    /// Our own, of the shape that other runtimes have (docs/adr/0042).
     #[default]
     RuntimeDefault,
+    /// A file of this machine, with a profile in JSON.
+    Localhost(PathBuf),
     /// No filter.
     Unconfined,
 }

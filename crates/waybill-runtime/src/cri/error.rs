@@ -155,7 +155,7 @@ fn engine_code(error: &EngineError) -> Code {
     match error {
         EngineError::NotFound { .. } => Code::NotFound,
         EngineError::AlreadyExists { .. } => Code::AlreadyExists,
-        EngineError::Invalid { .. } => Code::InvalidArgument,
+        EngineError::Invalid { .. } | EngineError::SeccompFile { .. } => Code::InvalidArgument,
         EngineError::WrongState { .. } => Code::FailedPrecondition,
         EngineError::SpawnerLost => Code::Unavailable,
         EngineError::MonitorSilent { .. } => Code::DeadlineExceeded,

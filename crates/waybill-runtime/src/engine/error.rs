@@ -2,6 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use super::seccomp::SeccompFault;
 use crate::NotDone;
 
 /// Why the engine did not do what it was asked.
@@ -29,6 +30,15 @@ pub enum EngineError {
     Invalid {
         /// What is wrong and what to do.
         reason: String,
+    },
+    /// A seccomp profile of this machine cannot be used.
+    #[error("the seccomp profile {path:?} cannot be used")]
+    SeccompFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        fault: SeccompFault,
     },
     /// The container is not in the state that the call needs.
     #[error("container {id:?} is {state}; {needs}")]

@@ -3,6 +3,7 @@
 //!
 //! One thread, one loop: everything that may take time is a descriptor to wait for.
 
+mod apparmor;
 mod child;
 mod connection;
 mod container;
@@ -13,7 +14,6 @@ mod log;
 mod privileges;
 mod proc;
 mod requests;
-mod seccomp;
 mod session;
 mod streams;
 mod view;

@@ -35,6 +35,7 @@ use super::{
     cgroup::{DeviceGuard, Hierarchies},
     clock,
     message::{Reply, Request},
+    seccomp::Filters,
     sessions::Sessions,
 };
 use crate::blocking::{on_a_thread, on_a_thread_or_here};
@@ -53,6 +54,7 @@ pub struct Engine {
     patience: Patience,
     hierarchies: Hierarchies,
     device_guard: DeviceGuard,
+    filters: Filters,
     entries: Mutex<HashMap<String, Arc<Entry>>>,
     sessions: Sessions,
     attach_sessions: Arc<AttachSessions>,
@@ -96,6 +98,7 @@ impl Engine {
             spawner,
             patience,
             device_guard: DeviceGuard::of(&hierarchies),
+            filters: Filters::default(),
             hierarchies,
             entries: Mutex::default(),
             exits: broadcast::channel(EXITS).0,

@@ -17,7 +17,7 @@ use rustix::{
     thread::ThreadNameSpaceType,
 };
 
-use super::privileges;
+use super::{apparmor, privileges};
 use crate::engine::{
     environment::{self, Block},
     settings::{RESOURCES, Settings},
@@ -71,10 +71,12 @@ pub(super) enum Step {
     Search,
     Execute,
     Seccomp,
+    AppArmor,
+    Keyring,
     Record,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 14] = [
     Step::Cgroup,
     Step::Namespaces,
     Step::Limits,
@@ -86,6 +88,8 @@ const STEPS: [Step; 12] = [
     Step::Search,
     Step::Execute,
     Step::Seccomp,
+    Step::AppArmor,
+    Step::Keyring,
     Step::Record,
 ];
 
@@ -103,9 +107,11 @@ fn join_and_execute(plan: &mut Plan<'_>) -> Fault {
     match join(plan) {
         Ok(()) => {
             add_home(&mut plan.environment, plan.settings.uid);
-            match wait_for_record(plan.status) {
+            let recorded = wait_for_record(plan.status).map_err(Step::Record.failed());
+            // A filter may deny even reading, so it comes last.
+            match recorded.and_then(|()| privileges::seal(plan.settings)) {
                 Ok(()) => plan.program.execute(&plan.environment),
-                Err(error) => Step::Record.failed()(error),
+                Err(fault) => fault,
             }
         }
         Err(fault) => fault,
@@ -137,6 +143,9 @@ fn join(plan: &mut Plan<'_>) -> Result<(), Fault> {
     // Refused when it is lower than ours and we lack CAP_SYS_RESOURCE; the first process was let off too.
     let _ = set_oom_score(settings);
     apply_limits(settings).map_err(Step::Limits.failed())?;
+    if let Some(profile) = &settings.apparmor_profile {
+        apparmor::change_on_exec(profile).map_err(Step::AppArmor.failed())?;
+    }
     let_go_of_the_machine(plan).map_err(Step::Streams.failed())?;
     rustix::thread::move_into_thread_name_spaces(plan.init, joined_namespaces())
         .map_err(|errno| Step::Namespaces.failed()(errno.into()))?;
@@ -368,11 +377,15 @@ impl Fault {
             Step::Streams => format!("cannot set up the streams: {reason}"),
             Step::Privileges => format!("cannot limit privileges: {reason}"),
             Step::Seccomp => format!(
-                "cannot install the default seccomp filter: {reason}; use a kernel with CONFIG_SECCOMP_FILTER, or set seccompProfile.type to Unconfined"
+                "cannot install the seccomp filter: {reason}; use a kernel with CONFIG_SECCOMP_FILTER, or set seccompProfile.type to Unconfined"
             ),
             Step::Record => format!(
                 "the session cannot be recorded, so it does not begin: {reason}; see how full the runtime's --run-dir is"
             ),
+            Step::AppArmor => format!(
+                "cannot change to the container's AppArmor profile: {reason}; load it, or set appArmorProfile.type to Unconfined"
+            ),
+            Step::Keyring => format!("cannot make a session keyring: {reason}"),
             Step::User => format!("cannot change to the container's user: {reason}"),
         }
     }

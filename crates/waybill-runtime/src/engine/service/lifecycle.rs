@@ -30,7 +30,9 @@ impl Engine {
         request::check_id(id)?;
         let ContainerRequest { spec, env, stdio, seccomp, program_name } = request;
         let mut prepared = request::prepare(spec, &stdio, &self.hierarchies)?;
-        prepared.settings.seccomp = seccomp;
+        let capabilities = prepared.settings.capabilities.bounding;
+        // Reads a file at most, and that is of this machine.
+        prepared.settings.seccomp = self.filters.filter(&seccomp, capabilities)?;
         for warning in &prepared.warnings {
             tracing::warn!(container = id, "{warning}");
         }
