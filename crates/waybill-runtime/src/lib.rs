@@ -14,5 +14,6 @@ pub mod engine;
 pub mod image;
 pub mod streaming;
 mod sys;
+mod versioned;
 
 pub use self::{blocking::NotDone, sys::give_memory_back};
