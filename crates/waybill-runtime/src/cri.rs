@@ -30,6 +30,7 @@ mod spec;
 mod stats;
 mod status;
 mod store;
+mod unknown;
 mod volumes;
 
 use std::{path::PathBuf, sync::Arc};

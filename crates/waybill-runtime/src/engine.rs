@@ -140,6 +140,16 @@ pub enum State {
     },
     /// Ended.
     Exited(Exit),
+    /// It was made by the runtime before this one and has not ended, as far as anybody can tell; its monitor has not said
+    /// a word yet. Monitors do not send this.
+    #[serde(skip)]
+    Silent,
+    /// Its record or its monitor cannot be understood. It is left as it is, whatever is asked. Monitors do not send this.
+    #[serde(skip)]
+    Unknown {
+        /// What cannot be understood, and why.
+        reason: String,
+    },
 }
 
 /// How a process ended.

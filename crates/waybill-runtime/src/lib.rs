@@ -14,6 +14,7 @@ pub mod engine;
 pub mod image;
 pub mod streaming;
 mod sys;
+mod versioned;
 
 pub use self::{
     blocking::NotDone,

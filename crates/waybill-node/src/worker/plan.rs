@@ -71,6 +71,8 @@ pub(crate) enum KillCause {
     Rotated,
     SpecChanged,
     StartupFailed,
+    /// The runtime cannot tell whether it runs. A second one beside it would be worse than none.
+    Unknown,
 }
 
 /// A container that shall start now.
@@ -332,6 +334,12 @@ impl<'a> Planner<'a> {
     fn start_when_due(&mut self, container: ContainerRef<'_>) {
         let name = container.name();
         let latest = self.latest(container);
+        if let Some(unknown) = latest.filter(|it| it.state == ContainerState::Unknown)
+            && self.is_in_sandbox(unknown)
+        {
+            self.kill(unknown, KillCause::Unknown);
+            return;
+        }
         let attempt = past::next_attempt(self.pod, container, latest);
         if let Some((until, waiting)) = self.memory.not_before(name, self.now) {
             self.wake_at(until);

@@ -11,6 +11,7 @@ use waybill_proto::cri::{
 };
 
 use super::Cri;
+use crate::{engine::EngineError, image::ImageError};
 
 /// What `RunPodSandbox` takes as a runtime handler. There is one; it has a name besides none.
 pub(crate) const HANDLERS: &[&str] = &["", "waybill"];
@@ -50,7 +51,9 @@ pub(crate) fn runtime_config() -> RuntimeConfigResponse {
 
 impl Cri {
     pub(super) async fn status(&self, verbose: bool) -> StatusResponse {
-        let ready = self.engine.check().await.map_err(|error| Chain(&error).to_string());
+        let spawner = self.engine.check().await.map_err(|error| Fault::spawner(&error));
+        let ready =
+            spawner.and_then(|()| self.images.check().map_err(|error| Fault::images(&error)));
         let info = verbose.then(|| ("info".to_owned(), self.status_info()));
         let handler = |name: &&str| RuntimeHandler {
             name: (*name).to_owned(),
@@ -60,7 +63,7 @@ impl Cri {
             }),
         };
         StatusResponse {
-            status: Some(RuntimeStatus { conditions: conditions(ready.err().as_deref()) }),
+            status: Some(RuntimeStatus { conditions: conditions(ready.err()) }),
             info: info.into_iter().collect(),
             runtime_handlers: HANDLERS.iter().map(handler).collect(),
             features: Some(RuntimeFeatures {
@@ -87,25 +90,40 @@ impl Cri {
             "cgroup": if self.machine.unified { "v2" } else { "v1" },
             "podNetwork": "loopback",
             "podCidr": self.network.pod_cidr(),
+            "unknownSandboxes": self.store.unknown_sandboxes().len(),
+            "unknownContainers": self.store.unknown_containers().len(),
         })
         .to_string()
     }
 }
 
-/// `spawner` says why no process can be started, if none can.
-fn conditions(spawner: Option<&str>) -> Vec<RuntimeCondition> {
+/// Why no container can be made.
+struct Fault {
+    reason: &'static str,
+    message: String,
+}
+
+impl Fault {
+    fn spawner(error: &EngineError) -> Self {
+        let message = format!("no container can be started without a spawner: {}", Chain(error));
+        Self { reason: "SpawnerLost", message }
+    }
+
+    fn images(error: &ImageError) -> Self {
+        Self { reason: "ImageStoreSealed", message: Chain(error).to_string() }
+    }
+}
+
+fn conditions(fault: Option<Fault>) -> Vec<RuntimeCondition> {
     let condition = |kind: &str, status, reason: &str, message: &str| RuntimeCondition {
         r#type: kind.to_owned(),
         status,
         reason: reason.to_owned(),
         message: message.to_owned(),
     };
-    let runtime = match spawner {
+    let runtime = match fault {
         None => condition("RuntimeReady", true, "", ""),
-        Some(fault) => {
-            let message = format!("no container can be started without a spawner: {fault}");
-            condition("RuntimeReady", false, "SpawnerLost", &message)
-        }
+        Some(Fault { reason, message }) => condition("RuntimeReady", false, reason, &message),
     };
     let network = condition(
         "NetworkReady",
@@ -129,7 +147,9 @@ mod tests {
 
     #[test]
     fn a_runtime_without_a_spawner_is_not_ready_and_says_why() {
-        let conditions = conditions(Some("too many open files"));
+        let source = std::io::Error::other("too many open files");
+        let error = EngineError::Io { action: "use", path: "spawner".into(), source };
+        let conditions = conditions(Some(Fault::spawner(&error)));
         let runtime = conditions.iter().find(|it| it.r#type == "RuntimeReady").unwrap();
         assert!(!runtime.status && runtime.reason == "SpawnerLost", "{runtime:?}");
         assert!(runtime.message.contains("too many open files"), "{runtime:?}");

@@ -14,12 +14,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use waybill_core::id::AuditId;
+use waybill_core::{chain::Chain, id::AuditId};
 
 use super::{SessionFilter, clock, record};
-
-/// The form of the files. A newer one is left alone.
-const VERSION: u32 = 1;
+use crate::versioned::Versioned;
 
 /// How many ended sessions are remembered; the audit log knows of the others.
 const MOST_ENDED: usize = 1000;
@@ -80,7 +78,6 @@ struct Table {
 /// A record on the tmpfs.
 #[derive(Debug, Deserialize, Serialize)]
 struct AttachFile {
-    version: u32,
     id: String,
     container: String,
     started_at: SystemTime,
@@ -89,10 +86,8 @@ struct AttachFile {
     audit_id: Option<String>,
 }
 
-/// What every version of a record has.
-#[derive(Deserialize)]
-struct Versioned {
-    version: u32,
+impl Versioned for AttachFile {
+    const VERSION: u32 = 1;
 }
 
 impl AttachSessions {
@@ -109,16 +104,11 @@ impl AttachSessions {
                 let _ = fs::remove_file(&path);
                 continue;
             }
-            match record::load::<Versioned>(&path) {
-                Ok(Some(Versioned { version: VERSION })) => {
-                    found.extend(record::load::<AttachFile>(&path).ok().flatten());
-                }
-                Ok(None) => {}
-                Ok(Some(Versioned { version })) => {
-                    tracing::warn!(path = %path.display(), version, "a record of an attach session is newer than this runtime");
-                }
+            match record::load::<AttachFile>(&path) {
+                Ok(file) => found.extend(file),
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "a record of an attach session cannot be read");
+                    let (path, error) = (path.display(), Chain(&error));
+                    tracing::warn!(%path, %error, "a record of an attach session is left alone");
                 }
             }
         }
@@ -204,7 +194,6 @@ impl AttachSessions {
 
     fn save(&self, record: &AttachRecord) -> io::Result<()> {
         let file = AttachFile {
-            version: VERSION,
             id: record.id.clone(),
             container: record.container.clone(),
             started_at: record.started_at,

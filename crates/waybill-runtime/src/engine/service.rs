@@ -9,7 +9,7 @@ mod sandbox;
 mod silent;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -56,6 +56,8 @@ pub struct Engine {
     device_guard: DeviceGuard,
     filters: Filters,
     entries: Mutex<HashMap<String, Arc<Entry>>>,
+    /// Containers whose records cannot be understood, and why. They are nobody's to touch.
+    unknown: Mutex<BTreeMap<String, String>>,
     sessions: Sessions,
     attach_sessions: Arc<AttachSessions>,
     exits: broadcast::Sender<(String, Exit)>,
@@ -101,6 +103,7 @@ impl Engine {
             filters: Filters::default(),
             hierarchies,
             entries: Mutex::default(),
+            unknown: Mutex::default(),
             exits: broadcast::channel(EXITS).0,
             gone: CancellationToken::new(),
         });
@@ -157,12 +160,25 @@ impl Engine {
 
     /// How far the container has come. Never waits.
     pub fn state(&self, id: &str) -> Result<State> {
-        Ok(self.entry(id)?.state())
+        if let Some(entry) = self.entries().get(id) {
+            return Ok(entry.state());
+        }
+        match self.unknown().get(id).cloned() {
+            Some(reason) => Ok(State::Unknown { reason }),
+            None => Err(not_found(Kind::Container, id)),
+        }
     }
 
-    /// Ids of all containers.
+    /// Ids of all containers, also of those that are not understood.
     pub fn containers(&self) -> Vec<String> {
-        self.entries().keys().cloned().collect()
+        let mut ids: Vec<_> = self.entries().keys().cloned().collect();
+        ids.extend(self.unknown().keys().cloned());
+        ids
+    }
+
+    /// Whether a sandbox that exists is understood; an error says why not.
+    pub fn check_sandbox(&self, id: &str) -> Result<()> {
+        self.sandbox_file(id).map(drop)
     }
 
     /// Sends a signal to the first process; a container that has ended is left alone.
@@ -191,8 +207,10 @@ impl Engine {
         let entry = self.entry(id)?;
         let mut state = entry.watch();
         loop {
-            if let State::Exited(exit) = &*state.borrow_and_update() {
-                return Ok(exit.clone());
+            match &*state.borrow_and_update() {
+                State::Exited(exit) => return Ok(exit.clone()),
+                State::Unknown { reason } => return Err(unknown(id, reason)),
+                State::Created | State::Running { .. } | State::Silent => {}
             }
             if state.changed().await.is_err() {
                 return Err(not_found(Kind::Container, id));
@@ -296,8 +314,22 @@ impl Engine {
         self.attach_sessions.list(filter)
     }
 
+    /// A container that may be touched.
     fn entry(&self, id: &str) -> Result<Arc<Entry>> {
-        self.entries().get(id).cloned().ok_or_else(|| not_found(Kind::Container, id))
+        let Some(entry) = self.entries().get(id).cloned() else {
+            let reason = self.unknown().get(id).cloned();
+            return Err(
+                reason.map_or_else(|| not_found(Kind::Container, id), |it| unknown(id, &it))
+            );
+        };
+        match entry.state() {
+            State::Unknown { reason } => Err(unknown(id, &reason)),
+            State::Created | State::Running { .. } | State::Exited(_) | State::Silent => Ok(entry),
+        }
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
@@ -307,6 +339,10 @@ impl Engine {
 
 fn not_found(kind: Kind, id: &str) -> EngineError {
     EngineError::NotFound { kind, id: id.to_owned() }
+}
+
+fn unknown(id: &str, reason: &str) -> EngineError {
+    EngineError::Unknown { kind: Kind::Container, id: id.to_owned(), reason: reason.to_owned() }
 }
 
 fn io_error<'a>(

@@ -9,6 +9,7 @@ use std::{
 };
 
 use tokio::sync::watch;
+use waybill_core::chain::Chain;
 
 use super::{
     Exit, ExitCause, SessionFilter, SessionRecord,
@@ -59,7 +60,13 @@ impl Sessions {
                 let _ = fs::remove_file(&path);
             }
             if path.extension().is_some_and(|kind| kind == "json") {
-                found.extend(record::load::<SessionFile>(&path).ok().flatten());
+                match record::load::<SessionFile>(&path) {
+                    Ok(file) => found.extend(file),
+                    Err(error) => {
+                        let (path, error) = (path.display(), Chain(&error));
+                        tracing::warn!(%path, %error, "a record of a session is left alone");
+                    }
+                }
             }
         }
         found.sort_by_key(|file| file.started_at);
@@ -152,6 +159,14 @@ impl Sessions {
         let filter = SessionFilter { container: Some(container.to_owned()), running: true };
         for record in self.list(&filter) {
             self.end(&record.id, &Exit { cause, ..lost_exit(&record) });
+        }
+    }
+
+    /// Ends every session of a container that its monitor does not know, which runs those of `living`.
+    pub(super) fn lose_but(&self, container: &str, living: &[String]) {
+        let filter = SessionFilter { container: Some(container.to_owned()), running: true };
+        for record in self.list(&filter).iter().filter(|record| !living.contains(&record.id)) {
+            self.end(&record.id, &lost_exit(record));
         }
     }
 

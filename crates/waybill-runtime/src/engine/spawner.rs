@@ -26,7 +26,7 @@ use rustix::{
 };
 
 use super::{
-    message::{SandboxPlan, SpawnerReply, SpawnerRequest},
+    message::{PROTOCOL, SandboxPlan, SpawnerReply, SpawnerRequest},
     monitor, record, sandbox,
     sys::{self, Fork},
     wire::{Outgoing, Read, Reader},
@@ -100,7 +100,9 @@ impl Spawner {
         let request = SpawnerRequest::Monitor { directory: directory.to_owned() };
         match self.ask(&request, Some(theirs))? {
             SpawnerReply::Failed { reason } => Err(io::Error::other(reason)),
-            SpawnerReply::Done | SpawnerReply::Sandbox { .. } => Ok(ours),
+            SpawnerReply::Done | SpawnerReply::Sandbox { .. } | SpawnerReply::Serving { .. } => {
+                Ok(ours)
+            }
         }
     }
 
@@ -108,7 +110,7 @@ impl Spawner {
     pub(super) fn sandbox(&self, plan: SandboxPlan) -> io::Result<Option<i32>> {
         match self.ask(&SpawnerRequest::Sandbox(plan), None)? {
             SpawnerReply::Failed { reason } => Err(io::Error::other(reason)),
-            SpawnerReply::Done => Ok(None),
+            SpawnerReply::Done | SpawnerReply::Serving { .. } => Ok(None),
             SpawnerReply::Sandbox { holder } => Ok(holder),
         }
     }
@@ -168,10 +170,19 @@ impl Process {
         let mut process = Self { socket: ours, child };
         process.socket.set_read_timeout(Some(origin.patience))?;
         process.socket.set_write_timeout(Some(origin.patience))?;
-        let answer = process.send(&SpawnerRequest::Ping, Vec::new());
-        let answer = answer.and_then(|()| process.receive());
-        let answer = answer.and_then(|_| process.hold_lock(origin));
+        let answer = process.greet().and_then(|()| process.hold_lock(origin));
         answer.inspect_err(|_| process.end()).map(|()| process)
+    }
+
+    fn greet(&self) -> io::Result<()> {
+        self.send(&SpawnerRequest::Ping, Vec::new())?;
+        match self.receive()? {
+            SpawnerReply::Serving { version: PROTOCOL } => Ok(()),
+            _ => {
+                let reason = "the spawner is a program of another version";
+                Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+            }
+        }
     }
 
     fn hold_lock(&self, origin: &Origin) -> io::Result<()> {
@@ -246,7 +257,7 @@ fn serve(socket: &OwnedFd) {
                 None => Err(io::ErrorKind::InvalidInput.into()),
             },
             Ok(SpawnerRequest::Sandbox(plan)) => fork_sandbox(&plan),
-            Ok(SpawnerRequest::Ping) => Ok(SpawnerReply::Done),
+            Ok(SpawnerRequest::Ping) => Ok(SpawnerReply::Serving { version: PROTOCOL }),
             Ok(SpawnerRequest::Hold) => {
                 held.append(&mut frame.fds);
                 Ok(SpawnerReply::Done)

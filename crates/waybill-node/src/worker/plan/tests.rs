@@ -422,7 +422,19 @@ fn what_was_made_and_never_started_is_made_again() {
         &[
             ("box 0; i#0 created", "remove i#0; keep; start i#0"),
             ("box 0; i#0 exit 0@5; a#0 created", "remove a#0; keep; start a#0"),
-            ("box 0; i#0 exit 0@5; a#0 lost", "keep; start a#1"),
+        ],
+    );
+}
+
+/// As kubelets do. A runtime that left it running because it does not understand it refuses, and then nothing is started.
+#[test]
+fn what_the_runtime_cannot_tell_of_is_stopped_before_another_starts() {
+    check(
+        json!({ "containers": containers(&["a"]), "initContainers": init(&["i"]) }),
+        &[
+            ("box 0; i#0 lost", "kill i Unknown; keep"),
+            ("box 0; i#0 exit 0@5; a#0 lost", "kill a Unknown; keep"),
+            ("dead 0; box 1; a#0 lost in 0", "keep; start i#0"),
         ],
     );
 }

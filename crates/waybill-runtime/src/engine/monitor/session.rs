@@ -200,7 +200,6 @@ fn record_of<'a>(
     identity: SessionIdentity,
 ) -> SessionFile {
     SessionFile {
-        version: record::VERSION,
         identity,
         id: request.session.clone(),
         container: request.container.clone(),
