@@ -20,7 +20,7 @@ use crate::machine::{self, Missing};
 pub(crate) const NEWEST_KUBECTL: &str = "kubectl-sid";
 
 /// What nobody packs, so that its tests run only where somebody has built it: see `WAYBILL_STOCK_BIN` and `cargo xtask upgrade`.
-const BUILT_BY_HAND: [&str; 2] = ["stock-kube-apiserver", "old-waybill"];
+const BUILT_BY_HAND: [&str; 3] = ["old-waybill", "stock-kube-apiserver", "stock-kubelet"];
 
 /// A program that tests call, or a kernel for a machine.
 pub(crate) struct Tool {

@@ -8,6 +8,7 @@ mod attach_sessions;
 mod cgroup;
 mod client;
 mod clock;
+mod counters;
 mod environment;
 mod error;
 mod message;
@@ -38,6 +39,10 @@ pub(crate) use self::clock::seconds;
 pub(crate) use self::volume::EMULATED_IN_PROC;
 pub use self::{
     attach_sessions::{AttachRecord, AttachRequest, AttachSession},
+    counters::{
+        Counters, CpuCounters, HugePages, IoCounters, MemoryCounters, PressureCounters,
+        ProcessCounters,
+    },
     error::{EngineError, ExecFault, Kind},
     seccomp::SeccompFault,
     service::{Engine, Patience, Session, SessionProcess},

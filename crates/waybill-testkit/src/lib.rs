@@ -18,6 +18,7 @@ pub mod etcd;
 pub mod gate;
 pub mod hostile;
 pub mod kubectl;
+pub mod kubelet;
 pub mod node;
 pub mod openbao;
 pub mod port;

@@ -72,8 +72,15 @@ impl Cri {
                 Err(EngineError::MonitorSilent { .. }) => return self.kill(&record.id).await,
                 signalled => signalled?,
             }
-            if timeout(grace, self.engine.wait(&record.id)).await.is_err() {
-                info!(container = record.id, "container did not stop in time and is killed");
+            tokio::select! {
+                ended = timeout(grace, self.engine.wait(&record.id)) => {
+                    if ended.is_err() {
+                        info!(container = record.id, "container did not stop in time and is killed");
+                    }
+                }
+                // Nobody is served while a runtime stops, and a grace may be long. The container has its signal; whoever
+                // wants it stopped asks the next runtime.
+                () = self.stop.cancelled() => return Err(CriError::Stopping),
             }
         }
         self.kill(&record.id).await

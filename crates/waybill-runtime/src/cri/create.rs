@@ -77,6 +77,7 @@ impl Cri {
                     std::fs::create_dir_all(directory)
                         .map_err(CriError::io("make the log directory", directory))?;
                 }
+                let sources = cri.mount_images(&id, &mut config.mounts)?;
                 let image_config = image.config.config().clone().unwrap_or_default();
                 let inside = Rootfs::open(&rootfs).map_err(CriError::io("open", &rootfs))?;
                 let context = spec::security_context(&config);
@@ -93,6 +94,7 @@ impl Cri {
                 let plan = Plan {
                     id: &id,
                     config: &config,
+                    sources: &sources,
                     sandbox: &sandbox,
                     shared: &shared,
                     image: &image_config,
@@ -193,6 +195,7 @@ impl Cri {
         self.blocking(move || {
             let directory = cri.container_dir(&id);
             cri.images.unmount(&id, &cri.rootfs(&id))?;
+            cri.unmount_images(&id)?;
             volumes::unstage(&directory)?;
             // Never as a tree: what is still mounted there would be lost with it.
             record::remove(&directory, &["volumes", "rootfs"])

@@ -6,7 +6,7 @@
 use std::{
     fs, io,
     os::unix::fs::{PermissionsExt, symlink},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use rustix::{

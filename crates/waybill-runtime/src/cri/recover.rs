@@ -154,11 +154,12 @@ impl Cri {
         strangers
     }
 
-    /// Containers whose root file systems must stay.
+    /// What the image store calls root file systems and volumes that must stay.
     fn living(&self, half_made: &BTreeSet<String>) -> BTreeSet<String> {
         let known = self.store.containers().into_iter().map(|it| it.record().id);
         let unknown = self.store.unknown_containers().into_iter().map(|it| it.shown.id.clone());
-        known.chain(unknown).chain(half_made.iter().cloned()).collect()
+        let containers = known.chain(unknown).chain(half_made.iter().cloned());
+        containers.flat_map(|id| self.mounted_for(id)).collect()
     }
 
     /// After the machine was started anew, the tmpfs with all records is gone, and what containers wrote is not.

@@ -29,9 +29,9 @@ use waybill_proto::{
 };
 
 use super::{
-    Clock, Cri, authority::Caller, error::CriError, events::Events, image::ImageService,
-    image_transfer::ImageTransfer, machine::Machine, service::Runtime, sessions::SessionService,
-    stats::Samples, status::Network, store::Store,
+    Clock, Cri, authority::Caller, deadline::Deadlines, error::CriError, events::Events,
+    image::ImageService, image_transfer::ImageTransfer, machine::Machine, service::Runtime,
+    sessions::SessionService, stats::Samples, status::Network, store::Store,
 };
 use crate::{
     engine::{Engine, EngineError, Spawner},
@@ -217,6 +217,7 @@ async fn serve(cri: Arc<Cri>, listener: UnixListener) -> Result<(), transport::E
     let images = ImageServiceServer::new(images).max_decoding_message_size(MESSAGE_BYTES);
     let transfer = ImageTransfer::new(cri.images.clone(), cri.tasks.clone());
     transport::Server::builder()
+        .layer(Deadlines)
         .add_service(runtime)
         .add_service(images)
         .add_service(ImagesServer::new(transfer))

@@ -9,7 +9,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tonic::{Request, Response, Status};
 use waybill_proto::cri::{runtime_service_server::RuntimeService, *};
 
-use super::{Cri, error::CriError, exec::audit_id, status};
+use super::{Cri, error::CriError, exec::audit_id, metrics, status};
 
 /// How many entries one message of a streamed list holds.
 const LIST_CHUNK: usize = 100;
@@ -287,21 +287,24 @@ impl RuntimeService for Runtime {
         &self,
         _: Request<ListMetricDescriptorsRequest>,
     ) -> Answer<ListMetricDescriptorsResponse> {
-        Err(no_metrics())
+        Ok(Response::new(ListMetricDescriptorsResponse { descriptors: metrics::descriptors() }))
     }
 
     async fn list_pod_sandbox_metrics(
         &self,
         _: Request<ListPodSandboxMetricsRequest>,
     ) -> Answer<ListPodSandboxMetricsResponse> {
-        Err(no_metrics())
+        let pod_metrics = self.0.list_metrics().await;
+        Ok(Response::new(ListPodSandboxMetricsResponse { pod_metrics }))
     }
 
     async fn stream_pod_sandbox_metrics(
         &self,
         _: Request<StreamPodSandboxMetricsRequest>,
     ) -> Answer<Self::StreamPodSandboxMetricsStream> {
-        Err(no_metrics())
+        let metrics = self.0.list_metrics().await;
+        let answer = |pod_sandbox_metrics| StreamPodSandboxMetricsResponse { pod_sandbox_metrics };
+        Ok(chunked(&metrics, answer))
     }
 
     async fn runtime_config(
@@ -343,9 +346,4 @@ fn chunked<T: Clone + Send + 'static, R: Send + 'static>(
     let chunks: Vec<_> =
         items.chunks(LIST_CHUNK).map(|chunk| Ok(response(chunk.to_vec()))).collect();
     Response::new(Box::pin(stream::iter(chunks)))
-}
-
-/// An empty list would say that pods use nothing.
-fn no_metrics() -> Status {
-    CriError::unsupported("a list of metrics", "use the stats calls").into()
 }

@@ -51,6 +51,8 @@ pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig) -> Option<S
 pub(crate) struct Plan<'a> {
     pub(crate) id: &'a str,
     pub(crate) config: &'a ContainerConfig,
+    /// Where the files of each mount are that has no host path.
+    pub(crate) sources: &'a [Option<PathBuf>],
     pub(crate) sandbox: &'a SandboxRecord,
     pub(crate) shared: &'a Shared,
     pub(crate) image: &'a ImageConfig,
@@ -73,6 +75,7 @@ impl Plan<'_> {
         let mounts = mounts::mounts(
             &mounts::Request {
                 mounts: &self.config.mounts,
+                sources: self.sources,
                 shared: self.shared,
                 privileged: context.privileged,
                 read_only_root: context.readonly_rootfs,

@@ -134,7 +134,10 @@ impl Cri {
         })
     }
 
-    async fn writable_layer(self: &Arc<Self>, container: &str) -> Result<FilesystemUsage> {
+    pub(super) async fn writable_layer(
+        self: &Arc<Self>,
+        container: &str,
+    ) -> Result<FilesystemUsage> {
         let now = self.now();
         let layer = match self.samples.layer(container, now) {
             Some(layer) => layer,

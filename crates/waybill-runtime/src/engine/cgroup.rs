@@ -4,6 +4,7 @@
 //! has the same path in all of them. Which processes belong to a container or session is asked of the unified
 //! hierarchy alone; the older ones only hold limits.
 
+mod counters;
 mod devices;
 mod hierarchies;
 mod leaves;
@@ -206,12 +207,17 @@ impl Cgroup {
     /// Whether the kernel killed a process of it for want of memory. On v1 each cgroup counts for itself, as on v2 where it
     /// is mounted so, and the process was in a leaf.
     pub(super) fn ran_out_of_memory(&self) -> bool {
+        self.out_of_memory_kills() > 0
+    }
+
+    fn out_of_memory_kills(&self) -> u64 {
         let (root, file) = match self.hierarchies.legacy_with("memory") {
             Some(root) => (root, "memory.oom_control"),
             None => (self.hierarchies.unified.as_path(), "memory.events"),
         };
         let all = directories_below(&root.join(&self.path)).unwrap_or_default();
-        all.iter().any(|it| stats::field(&it.join(file), "oom_kill").is_ok_and(|kills| kills > 0))
+        let kills = all.iter().filter_map(|it| stats::field(&it.join(file), "oom_kill").ok());
+        kills.fold(0, u64::saturating_add)
     }
 
     /// Processor time in nanoseconds, memory, number of processes and its limit.

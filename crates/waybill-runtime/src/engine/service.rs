@@ -28,9 +28,9 @@ pub use self::{
     silent::Patience,
 };
 use super::{
-    AttachRecord, AttachRequest, Attachment, ContainerCgroups, ContainerRequest, EngineError,
-    ExecRequest, Exit, Kind, Namespaces, ProcessIo, SandboxRequest, SessionFilter, SessionRecord,
-    Spawner, State, Stats,
+    AttachRecord, AttachRequest, Attachment, ContainerCgroups, ContainerRequest, Counters,
+    EngineError, ExecRequest, Exit, Kind, Namespaces, ProcessIo, SandboxRequest, SessionFilter,
+    SessionRecord, Spawner, State, Stats,
     attach_sessions::AttachSessions,
     cgroup::{DeviceGuard, Hierarchies},
     clock,
@@ -286,6 +286,13 @@ impl Engine {
             Ok(Stats { read_at, cpu_usage_ns, memory, pids, pids_limit })
         })
         .await
+    }
+
+    /// Everything that the kernel counts for a container, for those who watch machines.
+    pub async fn counters(&self, id: &str) -> Result<Counters> {
+        let cgroup = self.entry(id)?.cgroup.clone();
+        blocking(move || cgroup.counters().map_err(io_error("read counters of", &cgroup.path())))
+            .await
     }
 
     /// Connects to a port on the loopback device of a sandbox, IPv4 first.

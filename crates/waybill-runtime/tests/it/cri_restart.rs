@@ -2,11 +2,16 @@
 
 use std::fs;
 
+use tonic::Code;
 use waybill_proto::cri::{
     ContainerState, ListContainersRequest, ListPodSandboxRequest, RunPodSandboxRequest,
+    StopContainerRequest,
 };
 
-use crate::cri_lab::{CriLab, container, sleeper};
+use crate::{
+    cri_lab::{CriLab, container, sleeper},
+    lab::eventually,
+};
 
 #[tokio::test]
 async fn containers_run_and_end_while_the_runtime_is_away() {
@@ -60,6 +65,40 @@ async fn what_was_left_half_done_is_cleared_away() {
     let containers: Vec<_> =
         containers.into_inner().containers.into_iter().map(|it| it.id).collect();
     assert_eq!(containers, [id]);
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// It served nobody and did not end either, for as long as the grace of one container.
+#[tokio::test]
+async fn a_runtime_that_stops_does_not_wait_for_the_grace_of_a_container() {
+    let Some(mut lab) = CriLab::open().await else { return };
+    let heard = lab.path("heard");
+    fs::create_dir(&heard).unwrap();
+    let script = "trap 'touch /heard/it' TERM; while true; do sleep 0.02; done";
+    let mut config = container("c", &["sh", "-c", script]);
+    config.mounts = vec![waybill_proto::cri::Mount {
+        host_path: heard.display().to_string(),
+        container_path: "/heard".into(),
+        ..Default::default()
+    }];
+    let (sandbox, id) = lab.run("stubborn", config).await;
+    let (mut runtime, container_id) = (lab.runtime().await, id.clone());
+    let stopping = tokio::spawn(async move {
+        let request = StopContainerRequest { container_id, timeout: 100_000 };
+        runtime.stop_container(request).await
+    });
+    eventually("the container hears its signal", || heard.join("it").exists()).await;
+    lab.stop().await;
+    let refusal = stopping.await.unwrap().unwrap_err();
+    assert_eq!(refusal.code(), Code::Unavailable, "{refusal}");
+    assert!(refusal.message().contains("runtime is stopping"), "{refusal}");
+
+    lab.start().await;
+    assert_eq!(lab.status(&id).await.state(), ContainerState::ContainerRunning);
+    let request = StopContainerRequest { container_id: id.clone(), timeout: 0 };
+    lab.runtime().await.stop_container(request).await.unwrap();
+    assert_eq!(lab.ended(&id).await.exit_code, 137);
     lab.remove(&sandbox).await;
     lab.close().await;
 }

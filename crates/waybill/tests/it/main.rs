@@ -21,5 +21,6 @@ mod runbook;
 mod runtime;
 mod state_dir;
 mod stock;
+mod stock_kubelet;
 mod unwritable_log;
 mod vault_driver;

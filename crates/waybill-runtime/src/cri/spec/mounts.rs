@@ -38,6 +38,8 @@ pub(crate) struct Shared {
 
 pub(super) struct Request<'a> {
     pub(super) mounts: &'a [cri::Mount],
+    /// Beside the mounts: where those are that have no host path.
+    pub(super) sources: &'a [Option<PathBuf>],
     pub(super) shared: &'a Shared,
     pub(super) privileged: bool,
     pub(super) read_only_root: bool,
@@ -47,8 +49,9 @@ pub(super) fn mounts(request: &Request<'_>, machine: &Machine) -> Result<Mounts>
     let sharing = Sharing::of_this_process()?;
     let mut volumes = Vec::with_capacity(request.mounts.len());
     let mut propagation = None;
-    for mount in request.mounts {
-        volumes.push(volume(mount, &sharing, machine)?);
+    let sources = request.sources.iter().map(Option::as_deref).chain(std::iter::repeat(None));
+    for (mount, source) in request.mounts.iter().zip(sources) {
+        volumes.push(volume(mount, source, &sharing, machine)?);
         propagation = match (mount.propagation(), propagation) {
             (MountPropagation::PropagationBidirectional, _) => Some("shared"),
             (MountPropagation::PropagationHostToContainer, None) => Some("slave"),
@@ -105,8 +108,13 @@ fn of_the_sandbox(shared: &Shared, read_only_root: bool) -> Result<Vec<Mount>> {
     ])
 }
 
-/// A mount of the request.
-fn volume(mount_request: &cri::Mount, sharing: &Sharing, machine: &Machine) -> Result<Mount> {
+/// A mount of the request, whose files are at `source` if it has no host path.
+fn volume(
+    mount_request: &cri::Mount,
+    source: Option<&Path>,
+    sharing: &Sharing,
+    machine: &Machine,
+) -> Result<Mount> {
     let inside = &mount_request.container_path;
     if inside.is_empty() || Path::new(inside).components().any(|it| it.as_os_str() == "..") {
         return Err(CriError::invalid(format!(
@@ -114,12 +122,10 @@ fn volume(mount_request: &cri::Mount, sharing: &Sharing, machine: &Machine) -> R
         )));
     }
     check_supported(mount_request, machine)?;
-    if !Path::new(&mount_request.host_path).is_absolute() {
-        let reason = format!("host_path {:?} of a mount is not absolute", mount_request.host_path);
-        return Err(CriError::invalid(reason));
-    }
-    let source = fs::canonicalize(&mount_request.host_path)
-        .map_err(CriError::io("find the host path of a mount", &mount_request.host_path))?;
+    let source = match source {
+        Some(source) => source.to_owned(),
+        None => host_path(mount_request)?,
+    };
     let propagation = match mount_request.propagation() {
         MountPropagation::PropagationPrivate => "rprivate",
         MountPropagation::PropagationHostToContainer => {
@@ -137,6 +143,14 @@ fn volume(mount_request: &cri::Mount, sharing: &Sharing, machine: &Machine) -> R
         (false, false) => "rw",
     };
     mount(Path::new("/").join(inside), "bind", source, &["rbind", propagation, access])
+}
+
+fn host_path(mount_request: &cri::Mount) -> Result<PathBuf> {
+    let path = &mount_request.host_path;
+    if !Path::new(path).is_absolute() {
+        return Err(CriError::invalid(format!("host_path {path:?} of a mount is not absolute")));
+    }
+    fs::canonicalize(path).map_err(CriError::io("find the host path of a mount", path))
 }
 
 /// Refuses mounts below `/proc`, and other things than a `/proc` at `/proc`, as runc does: we and others believe what is written there,
@@ -170,10 +184,6 @@ fn is_proc(host_path: &str) -> bool {
 
 fn check_supported(mount: &cri::Mount, machine: &Machine) -> Result<()> {
     let at = &mount.container_path;
-    if mount.image.as_ref().is_some_and(|image| !image.image.is_empty()) {
-        let advice = format!("mount {at:?} from a host path");
-        return Err(CriError::unsupported("an image as a volume", advice));
-    }
     if !mount.uid_mappings.is_empty() || !mount.gid_mappings.is_empty() {
         let advice = format!("mount {at:?} without mappings");
         return Err(CriError::unsupported("a mount with its own user mapping", advice));
@@ -229,8 +239,13 @@ mod tests {
 
     fn built(volumes: &[cri::Mount]) -> Result<Mounts> {
         let shared = shared();
-        let request =
-            Request { mounts: volumes, shared: &shared, privileged: false, read_only_root: false };
+        let request = Request {
+            mounts: volumes,
+            sources: &[],
+            shared: &shared,
+            privileged: false,
+            read_only_root: false,
+        };
         mounts(&request, &Machine::plain())
     }
 
@@ -275,10 +290,31 @@ mod tests {
     }
 
     #[test]
+    fn an_image_has_no_host_path() {
+        let image = cri::Mount { host_path: String::new(), readonly: true, ..at("/a") };
+        let (shared, sources) = (shared(), [Some(PathBuf::from("/run/images/0"))]);
+        let request = Request {
+            mounts: &[image],
+            sources: &sources,
+            shared: &shared,
+            privileged: false,
+            read_only_root: false,
+        };
+        let mounts = mounts(&request, &Machine::plain()).unwrap();
+        assert_eq!(find(&mounts, "/a").source().as_deref(), Some(Path::new("/run/images/0")));
+        assert_eq!(options(find(&mounts, "/a")), ["rbind", "rprivate", "ro"]);
+    }
+
+    #[test]
     fn a_read_only_root_has_read_only_files_of_the_sandbox() {
         let shared = shared();
-        let request =
-            Request { mounts: &[], shared: &shared, privileged: true, read_only_root: true };
+        let request = Request {
+            mounts: &[],
+            sources: &[],
+            shared: &shared,
+            privileged: true,
+            read_only_root: true,
+        };
         let mounts = mounts(&request, &Machine::plain()).unwrap();
         assert!(options(find(&mounts, "/etc/hosts")).contains(&"ro"));
         assert!(options(find(&mounts, "/dev/shm")).contains(&"rw"));
@@ -294,10 +330,6 @@ mod tests {
             at("/a/../b"),
             cri::Mount { recursive_read_only: true, ..at("/a") },
             cri::Mount { uid_mappings: vec![cri::IdMapping::default()], ..at("/a") },
-            cri::Mount {
-                image: Some(cri::ImageSpec { image: "x".into(), ..Default::default() }),
-                ..at("/a")
-            },
         ];
         for case in cases {
             assert!(built(std::slice::from_ref(&case)).is_err(), "{case:?}");

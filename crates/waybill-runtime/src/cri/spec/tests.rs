@@ -62,6 +62,7 @@ impl Case {
         Plan {
             id: "id",
             config: &self.config,
+            sources: &[],
             sandbox: &self.sandbox,
             shared: &self.shared,
             image: &self.image,
