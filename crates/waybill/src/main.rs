@@ -27,6 +27,7 @@ mod rest;
 mod runtime;
 mod state_dir;
 mod supervised;
+mod swap;
 mod target;
 mod terminal;
 mod trace;

@@ -1,12 +1,15 @@
 //! A runtime that is started again continues with what is there.
 
-use std::fs;
+use std::{fs, os::unix::net::UnixListener};
 
 use waybill_proto::cri::{
     ContainerState, ListContainersRequest, ListPodSandboxRequest, RunPodSandboxRequest,
 };
 
-use crate::cri_lab::{CriLab, container, sleeper};
+use crate::{
+    cri_lab::{CriLab, container, sleeper},
+    lab::eventually,
+};
 
 #[tokio::test]
 async fn containers_run_and_end_while_the_runtime_is_away() {
@@ -60,6 +63,28 @@ async fn what_was_left_half_done_is_cleared_away() {
     let containers: Vec<_> =
         containers.into_inner().containers.into_iter().map(|it| it.id).collect();
     assert_eq!(containers, [id]);
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// A runtime that came back used to wait for the monitor of a creation that hung before it served anybody.
+#[tokio::test]
+async fn a_creation_that_hangs_does_not_keep_the_runtime_from_serving() {
+    let Some(mut lab) = CriLab::open().await else { return };
+    let (sandbox, runs) = lab.run("runs", sleeper("c")).await;
+    lab.stop().await;
+    // As a monitor leaves it that has begun to make a container, and hangs.
+    let hangs = lab.path("run/containers/hangs");
+    fs::create_dir(&hangs).unwrap();
+    let record =
+        serde_json::json!({"version": 1, "cgroup": format!("{}/hangs", lab.cgroup), "made": []});
+    fs::write(hangs.join("record.json"), record.to_string()).unwrap();
+    let listener = UnixListener::bind(hangs.join("monitor.sock")).unwrap();
+    lab.start().await;
+    assert_eq!(lab.sh(&runs, "echo $FROM").await, "image");
+    assert!(lab.containers_named("hangs").await.is_empty());
+    drop(listener);
+    eventually("what is left of it is cleared away", || !hangs.exists()).await;
     lab.remove(&sandbox).await;
     lab.close().await;
 }

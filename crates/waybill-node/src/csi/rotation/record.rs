@@ -118,7 +118,8 @@ impl Records {
         let read = move || if has_memory(&directory) { fs::read(path).ok() } else { None };
         let text = blocking(read).await.ok().flatten()?;
         let record = serde_json::from_slice::<Record>(&text);
-        let record = record.inspect_err(|error| debug!(container, %error, "a record cannot be read"));
+        let record =
+            record.inspect_err(|error| debug!(container, %error, "a record cannot be read"));
         record.ok().filter(|record| record.version <= VERSION)
     }
 }

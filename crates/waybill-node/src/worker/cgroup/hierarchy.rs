@@ -178,8 +178,13 @@ mod tests {
         let read = |path: &str| fs::read_to_string(mount.path().join(path)).unwrap();
         fs::write(mount.path().join("cgroup.controllers"), "cpu memory rdma").unwrap();
         let hierarchies = Hierarchies::of(mount.path());
-        let values =
-            Values { shares: Some(1024), quota: Some(50_000), memory: Some(4096), pids: Some(64), no_swap: false };
+        let values = Values {
+            shares: Some(1024),
+            quota: Some(50_000),
+            memory: Some(4096),
+            pids: Some(64),
+            no_swap: false,
+        };
         hierarchies.make(Path::new("waybill/burstable/pod1"), &values).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+memory");
         assert_eq!(read("waybill/burstable/pod1/cpu.weight"), "39");
