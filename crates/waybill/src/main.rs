@@ -28,6 +28,7 @@ mod runtime;
 mod signals;
 mod state_dir;
 mod supervised;
+mod swap;
 mod target;
 mod terminal;
 mod trace;

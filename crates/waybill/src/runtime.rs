@@ -20,6 +20,7 @@ use crate::{
     log::{self, LogFormat},
     rest,
     state_dir::own_directory,
+    swap,
 };
 
 /// Run a container runtime that kubelets talk to.
@@ -82,6 +83,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     // Before there is any thread: the spawner forks.
     let spawner = Spawner::start().context("starting the spawner process")?;
     log::start_at(args.log_format, args.verbose);
+    swap::stay_out();
     let listen = args.listen.clone();
     let config = Config {
         listen: args.listen,

@@ -1,8 +1,13 @@
 //! The runtime about itself.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use serde_json::json;
+use tokio::time::sleep;
+use tracing::error;
 use waybill_core::chain::Chain;
 use waybill_proto::cri::{
     CgroupDriver, LinuxRuntimeConfiguration, RuntimeCondition, RuntimeConfigResponse,
@@ -11,26 +16,56 @@ use waybill_proto::cri::{
 };
 
 use super::Cri;
-use crate::{engine::EngineError, image::ImageError};
+use crate::{
+    engine::{Engine, EngineError},
+    image::ImageError,
+};
 
 /// What `RunPodSandbox` takes as a runtime handler. There is one; it has a name besides none.
 pub(crate) const HANDLERS: &[&str] = &["", "waybill"];
 
+/// How often somebody looks whether the spawner lives.
+const WATCH: Duration = Duration::from_secs(5);
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What the kubelet told about the pod network. Our sandboxes have loopback only, so it is shown and
-/// not used.
+/// How long it counts that a network could be made for a pod. Kubelets ask every few seconds, and each try costs a namespace.
+const NETWORK_GOOD_FOR: Duration = Duration::from_secs(60);
+
+/// The network of pods.
 #[derive(Debug, Default)]
-pub(crate) struct Network(Mutex<String>);
+pub(crate) struct Network {
+    /// What the kubelet told about it. Our sandboxes have loopback only, so it is shown and not used.
+    pod_cidr: Mutex<String>,
+    /// When one could be made for the last time.
+    made_at: Mutex<Option<Instant>>,
+}
 
 impl Network {
     fn pod_cidr(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.pod_cidr).clone()
     }
 
     fn set_pod_cidr(&self, cidr: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cidr;
+        *lock(&self.pod_cidr) = cidr;
     }
+
+    /// Why no pod can have a network of its own, by trying it now and then.
+    async fn check(&self, engine: &Engine) -> Result<(), Fault> {
+        if lock(&self.made_at).is_some_and(|at| at.elapsed() < NETWORK_GOOD_FOR) {
+            return Ok(());
+        }
+        let made = engine.check_network().await;
+        *lock(&self.made_at) = made.is_ok().then(Instant::now);
+        made.map_err(|error| Fault {
+            reason: "NoNetworkNamespace",
+            message: format!("pods can have the machine's network only: {}", Chain(&error)),
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn version() -> VersionResponse {
@@ -54,6 +89,10 @@ impl Cri {
         let spawner = self.engine.check().await.map_err(|error| Fault::spawner(&error));
         let ready =
             spawner.and_then(|()| self.images.check().map_err(|error| Fault::images(&error)));
+        let network = match &ready {
+            Ok(()) => self.network.check(&self.engine).await,
+            Err(_) => Ok(()),
+        };
         let info = verbose.then(|| ("info".to_owned(), self.status_info()));
         let handler = |name: &&str| RuntimeHandler {
             name: (*name).to_owned(),
@@ -63,7 +102,7 @@ impl Cri {
             }),
         };
         StatusResponse {
-            status: Some(RuntimeStatus { conditions: conditions(ready.err()) }),
+            status: Some(RuntimeStatus { conditions: conditions(ready.err(), network.err()) }),
             info: info.into_iter().collect(),
             runtime_handlers: HANDLERS.iter().map(handler).collect(),
             features: Some(RuntimeFeatures {
@@ -71,6 +110,19 @@ impl Cri {
                 user_namespaces_host_network: false,
                 exec_envs: true,
             }),
+        }
+    }
+
+    /// Sees to it that there is a spawner also when nobody asks for anything, until the runtime stops.
+    pub(super) async fn watch_spawner(self: Arc<Self>) {
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = sleep(WATCH) => {}
+            }
+            if let Err(error) = self.engine.check().await {
+                error!(error = %Chain(&error), "no container can be started without a spawner");
+            }
         }
     }
 
@@ -114,23 +166,26 @@ impl Fault {
     }
 }
 
-fn conditions(fault: Option<Fault>) -> Vec<RuntimeCondition> {
+fn conditions(runtime: Option<Fault>, network: Option<Fault>) -> Vec<RuntimeCondition> {
     let condition = |kind: &str, status, reason: &str, message: &str| RuntimeCondition {
         r#type: kind.to_owned(),
         status,
         reason: reason.to_owned(),
         message: message.to_owned(),
     };
-    let runtime = match fault {
+    let runtime = match runtime {
         None => condition("RuntimeReady", true, "", ""),
         Some(Fault { reason, message }) => condition("RuntimeReady", false, reason, &message),
     };
-    let network = condition(
-        "NetworkReady",
-        true,
-        "LoopbackOnly",
-        "pods get the machine's network or one with nothing but loopback; CNI is not supported",
-    );
+    let network = match network {
+        None => condition(
+            "NetworkReady",
+            true,
+            "LoopbackOnly",
+            "pods get the machine's network or one with nothing but loopback; CNI is not supported",
+        ),
+        Some(Fault { reason, message }) => condition("NetworkReady", false, reason, &message),
+    };
     vec![runtime, network]
 }
 
@@ -141,7 +196,10 @@ mod tests {
     #[test]
     fn kubelets_find_the_conditions_they_need() {
         for needed in ["RuntimeReady", "NetworkReady"] {
-            assert!(conditions(None).iter().any(|it| it.r#type == needed && it.status), "{needed}");
+            assert!(
+                conditions(None, None).iter().any(|it| it.r#type == needed && it.status),
+                "{needed}"
+            );
         }
     }
 
@@ -149,7 +207,7 @@ mod tests {
     fn a_runtime_without_a_spawner_is_not_ready_and_says_why() {
         let source = std::io::Error::other("too many open files");
         let error = EngineError::Io { action: "use", path: "spawner".into(), source };
-        let conditions = conditions(Some(Fault::spawner(&error)));
+        let conditions = conditions(Some(Fault::spawner(&error)), None);
         let runtime = conditions.iter().find(|it| it.r#type == "RuntimeReady").unwrap();
         assert!(!runtime.status && runtime.reason == "SpawnerLost", "{runtime:?}");
         assert!(runtime.message.contains("too many open files"), "{runtime:?}");

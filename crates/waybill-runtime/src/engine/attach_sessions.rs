@@ -5,9 +5,9 @@
 //! streams. The streams end with the runtime, so one that starts again ends what it finds open.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
@@ -65,6 +65,8 @@ impl Drop for AttachSession {
 #[derive(Debug)]
 pub(super) struct AttachSessions {
     directory: PathBuf,
+    /// Where on the disk they are kept for after a reboot, if anywhere.
+    history: Option<PathBuf>,
     table: Mutex<Table>,
 }
 
@@ -91,26 +93,17 @@ impl Versioned for AttachFile {
 }
 
 impl AttachSessions {
-    pub(super) fn new(directory: PathBuf) -> Arc<Self> {
-        Arc::new(Self { directory, table: Mutex::default() })
+    pub(super) fn new(directory: PathBuf, history: Option<PathBuf>) -> Arc<Self> {
+        Arc::new(Self { directory, history, table: Mutex::default() })
     }
 
     /// Reads what the runtime before this one wrote. Whoever was attached is not any more.
     pub(super) fn load(&self) -> io::Result<()> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            if path.as_os_str().as_encoded_bytes().ends_with(record::HALF_WRITTEN.as_bytes()) {
-                let _ = fs::remove_file(&path);
-                continue;
-            }
-            match record::load::<AttachFile>(&path) {
-                Ok(file) => found.extend(file),
-                Err(error) => {
-                    let (path, error) = (path.display(), Chain(&error));
-                    tracing::warn!(%path, %error, "a record of an attach session is left alone");
-                }
-            }
+        let mut found = read_all(&self.directory)?;
+        if let Some(history) = &self.history {
+            let known: BTreeSet<String> = found.iter().map(|file| file.id.clone()).collect();
+            let past = read_all(history)?.into_iter();
+            found.extend(past.filter(|file| !known.contains(&file.id)));
         }
         found.sort_by_key(|file| file.started_at);
         let mut open = Vec::new();
@@ -189,7 +182,9 @@ impl AttachSessions {
         table.records.remove(id);
         table.began.retain(|other| other != id);
         drop(table);
-        let _ = record::remove(&record::session_file(&self.directory, id));
+        for directory in [Some(&self.directory), self.history.as_ref()].into_iter().flatten() {
+            let _ = record::remove(&record::session_file(directory, id));
+        }
     }
 
     fn save(&self, record: &AttachRecord) -> io::Result<()> {
@@ -201,12 +196,38 @@ impl AttachSessions {
             stdin: record.stdin,
             audit_id: record.audit_id.as_ref().map(ToString::to_string),
         };
-        record::save(&record::session_file(&self.directory, &record.id), &file)
+        record::save(&record::session_file(&self.directory, &record.id), &file)?;
+        if let Some(history) = &self.history
+            && let Err(error) = record::save(&record::session_file(history, &record.id), &file)
+        {
+            tracing::warn!(session = record.id, %error, "an attach session will not be known after a reboot");
+        }
+        Ok(())
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// All records in a directory that are understood.
+fn read_all(directory: &Path) -> io::Result<Vec<AttachFile>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.as_os_str().as_encoded_bytes().ends_with(record::HALF_WRITTEN.as_bytes()) {
+            let _ = fs::remove_file(&path);
+            continue;
+        }
+        match record::load::<AttachFile>(&path) {
+            Ok(file) => found.extend(file),
+            Err(error) => {
+                let (path, error) = (path.display(), Chain(&error));
+                tracing::warn!(%path, %error, "a record of an attach session is left alone");
+            }
+        }
+    }
+    Ok(found)
 }
 
 impl AttachFile {
@@ -242,7 +263,7 @@ mod tests {
     #[test]
     fn a_session_lasts_as_long_as_its_streams() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = AttachSessions::new(directory.path().to_owned());
+        let sessions = AttachSessions::new(directory.path().to_owned(), None);
         let first = sessions.begin("c1", &request("a")).unwrap();
         let second = sessions.begin("c2", &request("b")).unwrap();
         assert_eq!(ids(&sessions, &running()), ["a", "b"]);
@@ -258,17 +279,17 @@ mod tests {
     #[test]
     fn a_runtime_that_is_started_again_ends_what_was_open() {
         let directory = tempfile::tempdir().unwrap();
-        let killed = AttachSessions::new(directory.path().to_owned());
+        let killed = AttachSessions::new(directory.path().to_owned(), None);
         std::mem::forget(killed.begin("c1", &request("a")).unwrap());
         drop(killed.begin("c1", &request("b")).unwrap());
-        let again = AttachSessions::new(directory.path().to_owned());
+        let again = AttachSessions::new(directory.path().to_owned(), None);
         again.load().unwrap();
         assert_eq!(ids(&again, &SessionFilter::default()), ["a", "b"]);
         assert!(again.list(&running()).is_empty());
         let record = again.list(&SessionFilter::default()).remove(0);
         assert!(record.stdin && record.ended_at.is_some());
         // And it stays so.
-        let third = AttachSessions::new(directory.path().to_owned());
+        let third = AttachSessions::new(directory.path().to_owned(), None);
         third.load().unwrap();
         assert_eq!(third.list(&SessionFilter::default()).remove(0), record);
     }
@@ -277,7 +298,7 @@ mod tests {
     #[test]
     fn without_a_record_there_is_no_session() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = AttachSessions::new(directory.path().join("gone"));
+        let sessions = AttachSessions::new(directory.path().join("gone"), None);
         assert!(sessions.begin("c1", &request("a")).is_err());
         assert!(sessions.list(&SessionFilter::default()).is_empty());
     }
@@ -289,7 +310,7 @@ mod tests {
         fs::write(&newer, r#"{"version": 2, "who": "knows"}"#).unwrap();
         fs::write(directory.path().join("broken.json"), "{").unwrap();
         fs::write(directory.path().join("x.json.new"), "{").unwrap();
-        let sessions = AttachSessions::new(directory.path().to_owned());
+        let sessions = AttachSessions::new(directory.path().to_owned(), None);
         sessions.load().unwrap();
         assert!(sessions.list(&SessionFilter::default()).is_empty());
         assert!(newer.exists() && !directory.path().join("x.json.new").exists());
@@ -298,7 +319,7 @@ mod tests {
     #[test]
     fn ended_sessions_are_remembered_up_to_a_number() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = AttachSessions::new(directory.path().to_owned());
+        let sessions = AttachSessions::new(directory.path().to_owned(), None);
         let open = sessions.begin("c1", &request("open")).unwrap();
         for id in 0..MOST_ENDED + 5 {
             drop(sessions.begin("c1", &request(&format!("s{id}"))).unwrap());

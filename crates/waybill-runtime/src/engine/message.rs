@@ -20,6 +20,8 @@ pub(super) enum SpawnerRequest {
     Monitor { directory: PathBuf },
     /// Make and pin namespaces.
     Sandbox(SandboxPlan),
+    /// Make a network as pods have it, and let go of it.
+    TryNetwork,
     /// Hold the lock that comes along open for life.
     Hold,
     /// Only answer.

@@ -141,6 +141,24 @@ pub(super) enum Name {
 }
 
 impl SessionFile {
+    pub(super) fn of(record: &SessionRecord) -> Self {
+        Self {
+            identity: SessionIdentity { cgroup_id: record.cgroup_id, made_at: record.made_at },
+            id: record.id.clone(),
+            container: record.container.clone(),
+            pid: record.pid,
+            started_at: record.started_at,
+            exit: record.exit.clone(),
+            injected: names_of(record.injected.iter().cloned()),
+            audit_id: record.audit_id.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// The same, without what had a meaning only until the machine was started anew: numbers of processes and cgroups.
+    pub(super) fn of_another_boot(self) -> Self {
+        Self { identity: SessionIdentity::default(), pid: 0, ..self }
+    }
+
     pub(super) fn into_record(self) -> SessionRecord {
         let names = self.injected.iter().map(|name| match name {
             Name::Text(text) => text.as_bytes(),

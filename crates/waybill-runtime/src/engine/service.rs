@@ -84,6 +84,29 @@ impl Engine {
         run_dir: PathBuf,
         patience: Patience,
     ) -> Result<Arc<Self>> {
+        Self::open(spawner, run_dir, None, patience).await
+    }
+
+    /// As [`Engine::new`], with the directory `history` on a disk, which remembers sessions when the machine is started anew.
+    pub async fn with_history(
+        spawner: Spawner,
+        run_dir: PathBuf,
+        history: PathBuf,
+    ) -> Result<Arc<Self>> {
+        Self::open(spawner, run_dir, Some(history), Patience::default()).await
+    }
+
+    async fn open(
+        spawner: Spawner,
+        run_dir: PathBuf,
+        history: Option<PathBuf>,
+        patience: Patience,
+    ) -> Result<Arc<Self>> {
+        let below = |name: &str| history.as_ref().map(|history| history.join(name));
+        let [sessions, attach_sessions] = ["sessions", recover::ATTACH_SESSIONS].map(below);
+        for directory in [&sessions, &attach_sessions].into_iter().flatten() {
+            lifecycle::make_directory(directory).map_err(io_error("make", directory))?;
+        }
         let spawner = Arc::new(spawner);
         let ours = Arc::clone(&spawner);
         let (run_dir, hierarchies) = blocking(move || {
@@ -94,8 +117,11 @@ impl Engine {
         .await?;
         let engine = Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            sessions: Sessions::new(run_dir.join("sessions")),
-            attach_sessions: AttachSessions::new(run_dir.join(recover::ATTACH_SESSIONS)),
+            sessions: Sessions::new(run_dir.join("sessions"), sessions),
+            attach_sessions: AttachSessions::new(
+                run_dir.join(recover::ATTACH_SESSIONS),
+                attach_sessions,
+            ),
             run_dir,
             spawner,
             patience,
@@ -121,6 +147,12 @@ impl Engine {
     pub async fn check(&self) -> Result<()> {
         let spawner = Arc::clone(&self.spawner);
         blocking(move || spawner.check().map_err(lifecycle::spawner_error)).await
+    }
+
+    /// Whether a pod can have a network of its own: makes one and lets go of it.
+    pub async fn check_network(&self) -> Result<()> {
+        let spawner = Arc::clone(&self.spawner);
+        making(move || spawner.try_network().map_err(lifecycle::spawner_error)).await
     }
 
     /// Makes the namespaces of a sandbox and pins them. An id that exists is an error.

@@ -179,7 +179,8 @@ async fn sandboxes_and_sessions_of_tomorrow_stay() {
         sysctls: [].into(),
         cgroup_parent: lab.cgroup.join(format!("pod-{id}")),
     };
-    for id in ["good", "newer", "broken"] {
+    // The one that goes first is made last: what all stand in belongs to the first.
+    for id in ["newer", "broken", "good"] {
         lab.engine().create_sandbox(id, &request(id)).await.unwrap();
     }
     lab.run("box").await;

@@ -23,6 +23,7 @@ mod people;
 mod pids;
 mod provenance;
 mod raw;
+mod reboot;
 mod roles;
 mod secret_arguments;
 mod standalone;

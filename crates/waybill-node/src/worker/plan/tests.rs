@@ -357,7 +357,8 @@ fn what_the_runtime_forgot_is_taken_from_the_status() {
         (regular("Never", status("a", 0, &ended(0))), "", "finish"),
         (regular("OnFailure", status("a", 0, &ended(0))), "", "finish"),
         (regular("OnFailure", status("a", 2, &ended(1))), "", "make 0; start a#3"),
-        (regular("Never", status("a", 0, &running)), "", "make 0; start a#1"),
+        (regular("Never", status("a", 0, &running)), "", "finish"),
+        (regular("OnFailure", status("a", 0, &running)), "", "make 0; start a#1"),
     ];
     for ((spec, status), has, expected) in cases {
         check_at(&pod_with(spec, status), &healthy(), 100, has, expected);
