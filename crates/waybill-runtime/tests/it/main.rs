@@ -25,4 +25,6 @@ mod engine_sandbox;
 mod engine_seccomp;
 mod engine_silence;
 mod engine_spawner;
+mod history;
+mod hostile;
 mod lab;
