@@ -33,7 +33,7 @@ use crate::{
 /// logging and ending; started again, it continues with them. Their environment is in memory only.
 ///
 /// Pods get the machine's network or one with nothing but loopback. Not supported so far, and refused
-/// when asked for: CNI, seccomp and AppArmor profiles of your own, user namespaces.
+/// when asked for: CNI, user namespaces.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -30,4 +30,6 @@ mod engine_seccomp;
 mod engine_silence;
 mod engine_spawner;
 mod engine_tomorrow;
+mod history;
+mod hostile;
 mod lab;

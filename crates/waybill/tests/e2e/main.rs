@@ -10,6 +10,7 @@ mod attribution;
 mod canary;
 mod cases;
 mod cgroups;
+mod confinement;
 mod csi;
 mod csi_calls;
 mod csi_canary;
