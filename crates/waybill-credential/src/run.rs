@@ -58,6 +58,7 @@ pub(crate) enum Talk {
     OnStdin,
     /// With whoever sits at the terminal, if there is one and the plugin opens it itself, within its time.
     OnTerminal,
+    #[cfg(feature = "agent")]
     WithNobody,
 }
 
@@ -85,6 +86,7 @@ pub(crate) async fn run_with(
     let leads_group = match talk {
         Talk::OnStdin => false,
         Talk::OnTerminal => !has_terminal(),
+        #[cfg(feature = "agent")]
         Talk::WithNobody => true,
     };
     if leads_group {
