@@ -1,8 +1,10 @@
-//! `cargo xtask gen`: the gRPC code of waybill-proto, written from its proto files.
+//! `cargo xtask gen`: what is written from sources of others and committed, so that a build needs neither them nor this.
 //!
-//! The code is committed, so a build needs neither this nor `protoc`; protox compiles the files here.
-//! Messages that can hold a value of a variable, a credential or output of a process get no derived
-//! `Debug`; `debug.rs` of the crate has one by hand for each.
+//! Of the proto files it is the gRPC code of waybill-proto; protox compiles them here. Messages that
+//! can hold a value of a variable, a credential or output of a process get no derived `Debug`; `debug.rs` of the crate has one
+//! by hand for each. Of the kernel's headers it is the table of system calls.
+
+mod calls;
 
 use std::{fs, path::Path};
 
@@ -68,31 +70,35 @@ const HEADER: &str =
     "//! Written by `cargo xtask gen` from the files in `proto/`; do not edit.\n\n";
 
 pub(crate) fn run(repository: &Repository) -> Result<()> {
-    let output = repository.path(OUTPUT);
-    fs::create_dir_all(&output).with_context(|| format!("cannot make {OUTPUT}"))?;
-    for Generated { name, text } in generated(repository)? {
-        fs::write(output.join(&name), text).with_context(|| format!("cannot write {name}"))?;
-        println!("{OUTPUT}/{name}");
+    fs::create_dir_all(repository.path(OUTPUT)).with_context(|| format!("cannot make {OUTPUT}"))?;
+    for Generated { path, text } in generated(repository)? {
+        fs::write(repository.path(&path), text).with_context(|| format!("cannot write {path}"))?;
+        println!("{path}");
     }
     Ok(())
 }
 
 /// The generated files whose committed text is another.
 pub(crate) fn stale(repository: &Repository) -> Result<Vec<String>> {
-    let output = repository.path(OUTPUT);
     let differs = |file: &Generated| {
-        fs::read_to_string(output.join(&file.name)).ok().as_ref() != Some(&file.text)
+        fs::read_to_string(repository.path(&file.path)).ok().as_ref() != Some(&file.text)
     };
-    let files = generated(repository)?;
-    Ok(files.iter().filter(|it| differs(it)).map(|it| format!("{OUTPUT}/{}", it.name)).collect())
+    Ok(generated(repository)?.into_iter().filter(differs).map(|file| file.path).collect())
 }
 
+/// A file that shall be there.
 struct Generated {
-    name: String,
+    path: String,
     text: String,
 }
 
 fn generated(repository: &Repository) -> Result<Vec<Generated>> {
+    let mut files = messages(repository)?;
+    files.push(calls::generated(repository)?);
+    Ok(files)
+}
+
+fn messages(repository: &Repository) -> Result<Vec<Generated>> {
     let descriptors = protox::compile(ROOTS, [repository.path(SOURCES)])?;
     let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
     let serialized = SERIALIZED.iter().fold(tonic_prost_build::configure(), |builder, name| {
@@ -115,9 +121,10 @@ fn read_all(folder: &Path) -> Result<Vec<Generated>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        files.push(Generated { name, text: format!("{HEADER}{}", fs::read_to_string(&path)?) });
+        let text = format!("{HEADER}{}", fs::read_to_string(&path)?);
+        files.push(Generated { path: format!("{OUTPUT}/{name}"), text });
     }
-    files.sort_by(|a, b| a.name.cmp(&b.name));
+    files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
 }
 
@@ -127,8 +134,8 @@ mod tests {
 
     #[test]
     fn generated_code_says_so_and_has_no_debug_for_values() {
-        let files = generated(&Repository::here().unwrap()).unwrap();
-        let cri = files.iter().find(|file| file.name == "runtime.v1.rs").unwrap();
+        let files = messages(&Repository::here().unwrap()).unwrap();
+        let cri = files.iter().find(|file| file.path.ends_with("/runtime.v1.rs")).unwrap();
         assert!(cri.text.starts_with("//! Written by `cargo xtask gen`"));
         assert!(cri.text.contains("#[prost(skip_debug)]\npub struct KeyValue"));
     }

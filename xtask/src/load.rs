@@ -85,14 +85,14 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<()> {
 }
 
 /// Processes that only use the processor, in a cgroup of their own. Both end with this value, and with this process.
-struct Load {
+pub(crate) struct Load {
     cgroup: PathBuf,
     janitor: Child,
     processes: Vec<Child>,
 }
 
 impl Load {
-    fn start(count: u32) -> Result<Self> {
+    pub(crate) fn start(count: u32) -> Result<Self> {
         let cgroup = make_cgroup().context("a cgroup for the load needs root")?;
         let janitor = Command::new("setsid")
             .args(["sh", "-c", JANITOR, "sh"])
@@ -109,7 +109,7 @@ impl Load {
     }
 
     /// `command`, in the cgroup from its first instruction.
-    fn enter(&self, command: &[String]) -> Command {
+    pub(crate) fn enter(&self, command: &[String]) -> Command {
         let mut sh = Command::new("sh");
         sh.args(["-c", ENTER, "sh"]).arg(&self.cgroup).args(command);
         sh

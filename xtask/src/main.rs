@@ -24,6 +24,7 @@ mod source;
 mod test;
 mod tidy;
 mod tools;
+mod upgrade;
 mod vm;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ fn run(chore: &Chore) -> Result<ExitCode> {
         Chore::Load(args) => load::run(&repository, args),
         Chore::Test(args) => test::run(&repository, args),
         Chore::Tidy => tidy::run(&repository),
+        Chore::Upgrade(args) => upgrade::run(&repository, args),
         Chore::Vm(args) => return vm::run(&repository, args),
     }?;
     Ok(ExitCode::SUCCESS)
@@ -114,6 +116,11 @@ enum Chore {
     /// Prints each violation as `path:line: rule: what to do`. Looks at every file that git tracks
     /// or would track, so that a new file is checked before it is added.
     Tidy,
+    /// Replace the container runtime by that of another revision and back, again and again and under load
+    ///
+    /// Builds the other revision in a work tree of its own below the target folder. Containers of both must run on, and each
+    /// runtime must bring to its end what the other began. Needs root.
+    Upgrade(upgrade::Args),
     /// Run a command on another kernel, in an emulated machine with our binary and busybox
     ///
     /// The machine has cgroup v2 alone, no disk and no network. The kernel comes from Debian and is unpacked, not

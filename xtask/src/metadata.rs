@@ -42,6 +42,29 @@ pub(crate) fn target_directory(repository: &Repository) -> Result<PathBuf> {
     text(&metadata, "target_directory").map(PathBuf::from)
 }
 
+/// The version of a crate of others that the lock file names, and the folder with its source. Of several the last.
+pub(crate) fn source_of(repository: &Repository, name: &str) -> Result<(String, PathBuf)> {
+    // Of one platform alone: those of others may not be on this machine.
+    let platform = "--filter-platform=x86_64-unknown-linux-gnu";
+    let args = ["metadata", "--locked", platform, "--format-version", "1"];
+    let metadata: Value = serde_json::from_str(&process::output(&mut repository.cargo(&args))?)?;
+    newest(&metadata, name)
+}
+
+fn newest(metadata: &Value, name: &str) -> Result<(String, PathBuf)> {
+    let order = |version: &str| -> Vec<u64> {
+        version.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect()
+    };
+    let found = list(metadata, "packages")?
+        .iter()
+        .filter(|package| package["name"] == name)
+        .max_by_key(|package| order(package["version"].as_str().unwrap_or_default()))
+        .with_context(|| format!("no crate `{name}` is in the lock file"))?;
+    let manifest = PathBuf::from(text(found, "manifest_path")?);
+    let folder = manifest.parent().context("the manifest has no folder")?;
+    Ok((text(found, "version")?, folder.to_owned()))
+}
+
 fn ask(repository: &Repository) -> Result<String> {
     let args = ["metadata", "--no-deps", "--format-version", "1"];
     process::output(&mut repository.cargo(&args))
@@ -105,6 +128,19 @@ mod tests {
             ],
         };
         assert_eq!(parse(json).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn of_several_versions_the_last_is_taken() {
+        let package = |version: &str| {
+            serde_json::json!({
+                "name": "a", "version": version, "manifest_path": format!("/{version}/Cargo.toml"),
+            })
+        };
+        let metadata = serde_json::json!({ "packages": [package("0.9.15"), package("0.12.1"), package("0.4.0")] });
+        let (version, folder) = newest(&metadata, "a").unwrap();
+        assert_eq!((version.as_str(), folder), ("0.12.1", PathBuf::from("/0.12.1")));
+        assert!(newest(&metadata, "b").is_err());
     }
 
     #[test]

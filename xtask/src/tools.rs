@@ -19,8 +19,8 @@ use crate::machine::{self, Missing};
 /// Kubernetes' own client, as Debian's newest release-to-be has it.
 pub(crate) const NEWEST_KUBECTL: &str = "kubectl-sid";
 
-/// What nobody packs, so that its tests run only where somebody has built it: see `WAYBILL_STOCK_BIN`.
-const BUILT_BY_HAND: [&str; 2] = ["stock-kube-apiserver", "stock-kubelet"];
+/// What nobody packs, so that its tests run only where somebody has built it: see `WAYBILL_STOCK_BIN` and `cargo xtask upgrade`.
+const BUILT_BY_HAND: [&str; 3] = ["old-waybill", "stock-kube-apiserver", "stock-kubelet"];
 
 /// A program that tests call, or a kernel for a machine.
 pub(crate) struct Tool {

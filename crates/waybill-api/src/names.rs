@@ -165,6 +165,11 @@ fn has_plain_ends(text: &str) -> bool {
     plain(text.as_bytes().first()) && plain(text.as_bytes().last())
 }
 
+/// Whether nobody sees a character in a text of several lines.
+pub(crate) fn is_unseen(c: char) -> bool {
+    c.is_control() && !matches!(c, '\t' | '\n' | '\r')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

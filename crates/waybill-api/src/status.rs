@@ -41,6 +41,9 @@ const SUCCESS: &str = "Success";
 const NON_ZERO_EXIT_CODE: &str = "NonZeroExitCode";
 const EXIT_CODE: &str = "ExitCode";
 
+/// As many faults of one object as are told; nobody reads more, and a client chooses how many there are.
+const MOST_CAUSES: usize = 100;
+
 /// What the failure was about, and every single cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -136,7 +139,7 @@ impl Status {
             name: subject.name.to_owned(),
             group: subject.group.to_owned(),
             kind: subject.kind.to_owned(),
-            causes: errors.iter().map(StatusCause::from).collect(),
+            causes: errors.iter().take(MOST_CAUSES).map(StatusCause::from).collect(),
             ..StatusDetails::default()
         };
         Self::failure(422, "Invalid", message, Some(details))
@@ -355,8 +358,11 @@ fn is_zero<N: PartialEq + From<u8>>(number: &N) -> bool {
 /// One error stands alone; several stand in brackets, and equal ones once, as upstream prints them.
 fn aggregate(errors: &[FieldError]) -> String {
     let mut seen = HashSet::new();
-    let texts: Vec<_> =
-        errors.iter().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
+    let told = errors.iter().take(MOST_CAUSES).map(ToString::to_string);
+    let mut texts: Vec<_> = told.filter(|text| seen.insert(text.clone())).collect();
+    if let Some(more @ 1..) = errors.len().checked_sub(MOST_CAUSES) {
+        texts.push(format!("and {more} more"));
+    }
     match texts.as_slice() {
         [text] => text.clone(),
         _ => format!("[{}]", texts.join(", ")),
@@ -371,6 +377,17 @@ mod tests {
     use crate::field::FieldPath;
 
     const POD: Subject<'_> = Subject { group: "", kind: "Pod", name: "web" };
+
+    /// Hole: a small request got an answer of 262 MB.
+    #[test]
+    fn no_more_faults_are_told_than_somebody_reads() {
+        let errors = vec![FieldError::required(FieldPath::new("a"), ""); MOST_CAUSES + 7];
+        let status = Status::invalid(POD, &errors);
+        let message = "Pod \"web\" is invalid: [a: Required value, and 7 more]";
+        assert_eq!(status.message(), message);
+        let value = serde_json::to_value(&status).unwrap();
+        assert_eq!(value["details"]["causes"].as_array().unwrap().len(), MOST_CAUSES);
+    }
 
     #[test]
     fn validation_errors_answer_422_with_one_cause_per_field_op_1() {

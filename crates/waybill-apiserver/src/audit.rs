@@ -36,6 +36,7 @@ mod log;
 mod logs;
 mod mask;
 mod metrics;
+mod notes;
 mod notice;
 mod policy;
 mod recorder;
@@ -45,7 +46,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 #[cfg(test)]
-pub(crate) use self::recorder::tests::silent_recorder;
+pub(crate) use self::recorder::tests::{memory_recorder, silent_recorder};
 
 #[expect(unused_imports, reason = "the parts are being put together")]
 pub(crate) use self::{
@@ -57,6 +58,7 @@ pub(crate) use self::{
     logs::Logs,
     mask::mask_request_uri,
     metrics::AuditMetrics,
+    notes::{AuditNotes, CSI_DENIED},
     policy::{Decision, Policy, PolicyError},
     recorder::{AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts},
 };

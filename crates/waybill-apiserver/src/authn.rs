@@ -97,7 +97,7 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<Option<Authenticated>, CertificateFault> {
         let (identity, user, via) = match peer {
-            Peer::Client(identity) => (identity, identity.user(), Via::ClientCertificate),
+            Peer::Client(identity) => (identity, identity.client()?, Via::ClientCertificate),
             Peer::FrontProxy(identity) => (identity, front_proxy::user(headers), Via::FrontProxy),
             Peer::Refused(fault) => return Err(fault.clone()),
             Peer::Unknown => return Ok(None),

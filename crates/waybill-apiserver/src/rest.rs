@@ -22,6 +22,7 @@ pub(crate) use self::{
 
 use crate::{
     admission::Admission,
+    audit::AuditNotes,
     cache::{Cache, CachedObject, ObjectKey},
     kinds::{self, Context, Kind},
     objects::{CommitError, Objects},
@@ -52,6 +53,8 @@ pub(crate) struct Change<'a> {
     pub(crate) route: &'a ResourceRoute,
     pub(crate) user: &'a User,
     pub(crate) dry_run: DryRun,
+    /// What admission has to say for the audit log.
+    pub(crate) notes: &'a AuditNotes,
 }
 
 /// An object after a write.

@@ -11,6 +11,7 @@ mod client;
 mod invocation;
 mod key;
 mod place;
+mod relative;
 mod serve;
 mod store;
 mod wire;

@@ -1,7 +1,7 @@
 //! The client of `waybill login`: a token from a local API server, which sees from its socket who asks.
 //!
-//! The protocol: connect, read one `ExecCredential` until the end of the stream. Nothing is sent, so nobody can ask for
-//! somebody else.
+//! The protocol: connect, read one `ExecCredential` until the end of the stream, or a `Status` that says why there is none.
+//! Nothing is sent, so nobody can ask for somebody else.
 
 use std::{
     io,
@@ -34,10 +34,27 @@ pub async fn fetch(path: &Path, patience: Duration) -> Result<SecretBytes, Login
     let answer = timeout(patience, exchange)
         .await
         .unwrap_or_else(|_| Err(at("get an answer from")(io::ErrorKind::TimedOut.into())))?;
+    let refused = at("get a credential from");
     if answer.is_empty() {
-        return Err(at("get a credential from")(io::ErrorKind::PermissionDenied.into()));
+        return Err(refused(io::ErrorKind::PermissionDenied.into()));
     }
-    Ok(answer)
+    match refusal(&answer) {
+        Some(message) => Err(refused(io::Error::new(io::ErrorKind::PermissionDenied, message))),
+        None => Ok(answer),
+    }
+}
+
+/// What the server says in place of a credential.
+fn refusal(answer: &SecretBytes) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        kind: &'a str,
+        // Not there in a credential, of which nothing is copied.
+        message: Option<String>,
+    }
+
+    let answer: Answer<'_> = serde_json::from_slice(answer.expose()).ok()?;
+    answer.message.filter(|_| answer.kind == "Status")
 }
 
 /// The same credential, which clients use until `end` at most.
@@ -170,5 +187,20 @@ mod tests {
         });
         let error = answer.err().unwrap();
         assert!(error.to_string().starts_with("cannot get a credential from the local socket"));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("login.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let (answer, _) = tokio::join!(fetch(&path, PATIENCE), async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let status = br#"{"kind":"Status","apiVersion":"v1","message":"too \"often\""}"#;
+            stream.write_all(status).await.unwrap();
+        });
+        let error = answer.err().unwrap();
+        assert!(error.to_string().starts_with("cannot get a credential from the local socket"));
+        assert_eq!(error.source.to_string(), "too \"often\"");
     }
 }

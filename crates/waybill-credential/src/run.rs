@@ -6,12 +6,13 @@
 
 use std::{
     io,
+    os::unix::process::ExitStatusExt,
     path::Path,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Pid;
 use tokio::{
     io::AsyncReadExt,
     process::{Child, ChildStdout, Command},
@@ -20,8 +21,11 @@ use tokio::{
 use waybill_core::secret::SecretBytes;
 
 use crate::{
-    ClusterInfo, DecodeError, ExecStanza, Options, PluginError, lookup,
+    ClusterInfo, DecodeError, ExecStanza, Options, PluginError,
+    family::{Family, Running},
+    lookup,
     message::{EXEC_INFO, question},
+    process::has_terminal,
 };
 
 /// Far more than a token and a chain of certificates need.
@@ -44,32 +48,57 @@ pub(crate) async fn run(
         options.stdin.is_for(stanza.interactive_mode).map_err(PluginError::Interactive)?;
     let cluster = stanza.provide_cluster_info.then_some(cluster);
     let question = question(stanza.api_version, interactive, cluster);
-    run_with(stanza, options, &question, interactive).await
+    run_with(stanza, options, &question, Talk::lent(interactive)).await
 }
 
-/// The same with a question that is already put, and standard input if it says so.
+/// With whom a plugin may talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Talk {
+    /// With whoever sits at our standard input, for as long as they like.
+    OnStdin,
+    /// With whoever sits at the terminal, if there is one and the plugin opens it itself, within its time.
+    OnTerminal,
+    #[cfg(feature = "agent")]
+    WithNobody,
+}
+
+impl Talk {
+    /// Standard input is lent or not; the terminal is open to every process.
+    pub(crate) fn lent(stdin: bool) -> Self {
+        if stdin { Self::OnStdin } else { Self::OnTerminal }
+    }
+}
+
+/// The same with a question that is already put.
 pub(crate) async fn run_with(
     stanza: &ExecStanza,
     options: &Options,
     question: &str,
-    interactive: bool,
+    talk: Talk,
 ) -> Result<SecretBytes, PluginError> {
     let program = lookup::find(&stanza.command, options.path()).ok_or_else(|| not_found(stanza))?;
     let program = options.policy.allowed(program, options.path());
     let program = program.ok_or_else(|| PluginError::Denied { command: stanza.command.clone() })?;
     let mut command = command(stanza, &program, options);
     command.env(EXEC_INFO, question);
-    if interactive {
-        command.stdin(Stdio::inherit());
-    } else {
-        // It can be killed with its children then. One that talks to a person must stay in the group that the
-        // terminal listens to.
-        command.stdin(Stdio::null()).process_group(0);
+    let stdin = if talk == Talk::OnStdin { Stdio::inherit() } else { Stdio::null() };
+    command.stdin(stdin);
+    let leads_group = match talk {
+        Talk::OnStdin => false,
+        Talk::OnTerminal => !has_terminal(),
+        #[cfg(feature = "agent")]
+        Talk::WithNobody => true,
+    };
+    if leads_group {
+        command.process_group(0);
     }
     let child = command.spawn().map_err(|cause| start_error(stanza, &program, cause))?;
-    let running = Running::new(child, !interactive);
-    let limit = (!interactive).then_some(options.timeout);
-    running.finish(stanza, limit).await
+    let plugin = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let family = plugin.map(|plugin| {
+        if leads_group { Family::Group(plugin) } else { Family::in_our_group(plugin, question) }
+    });
+    let limit = (talk != Talk::OnStdin).then_some(options.timeout);
+    Run { family: family.map(Running::new), child }.finish(stanza, limit).await
 }
 
 /// The program with its arguments and variables. No shell is involved.
@@ -98,18 +127,13 @@ fn start_error(stanza: &ExecStanza, program: &Path, cause: io::Error) -> PluginE
     PluginError::Start { command: stanza.command.clone(), cause }
 }
 
-/// A plugin under way. Dropping it kills the plugin; the group goes first, while its leader has not been waited for.
-struct Running {
-    group: Group,
+/// A plugin under way. Dropping it kills the plugin; its family goes first, while it has not been waited for.
+struct Run {
+    family: Option<Running>,
     child: Child,
 }
 
-impl Running {
-    fn new(child: Child, leads_group: bool) -> Self {
-        let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Self { group: Group(id.filter(|_| leads_group)), child }
-    }
-
+impl Run {
     async fn finish(
         mut self,
         stanza: &ExecStanza,
@@ -155,7 +179,10 @@ impl Running {
                 status = self.child.wait() => break status?,
             }
         };
-        self.group.leave_alone();
+        if let Some(family) = self.family.as_ref().filter(|_| status.signal().is_some()) {
+            family.kill_orphans();
+        }
+        self.leave_alone();
         let rest = async {
             while stdout.is_some() && printed.len() <= OUTPUT {
                 if read(&mut stdout, &mut printed).await? == 0 {
@@ -174,11 +201,20 @@ impl Running {
     }
 
     async fn kill(mut self) {
-        self.group.kill();
+        if let Some(family) = &self.family {
+            family.kill();
+        }
         let _ = self.child.start_kill();
         // Waiting for it leaves no zombie.
         let _ = timeout(AFTER_KILL, self.child.wait()).await;
-        self.group.leave_alone();
+        self.leave_alone();
+    }
+
+    /// The plugin has been waited for.
+    fn leave_alone(&mut self) {
+        if let Some(mut family) = self.family.take() {
+            family.leave_alone();
+        }
     }
 }
 
@@ -195,26 +231,4 @@ async fn read(stdout: &mut Option<ChildStdout>, printed: &mut Vec<u8>) -> io::Re
 enum Ended {
     Exited(ExitStatus, SecretBytes),
     TooLong,
-}
-
-/// The processes that a plugin started, itself among them.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn kill(&self) {
-        if let Some(leader) = self.0 {
-            let _ = kill_process_group(leader, Signal::KILL);
-        }
-    }
-
-    /// The plugin has been waited for: what it left behind it meant to leave, and its number may be another's.
-    fn leave_alone(&mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }

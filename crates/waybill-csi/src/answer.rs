@@ -66,13 +66,27 @@ pub(crate) fn code(kind: FailureKind) -> Code {
     }
 }
 
-/// Cuts a text that is too long for a header.
+/// A text as it may stand in a header, an event or a log: cut, and without what could drive a terminal. Parts of it
+/// are what a class, a pod or a backend says.
 pub(crate) fn shortened(text: &str) -> String {
+    let text = printable(text);
     if text.len() <= TEXT_BYTES {
-        return text.to_owned();
+        return text;
     }
     let end = text.floor_char_boundary(TEXT_BYTES);
     format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 /// Whether a start goes on without an optional variable that failed so (CSI-29, CSI-39).
@@ -202,6 +216,12 @@ mod tests {
         let binary = vec![Ok(SecretBytes::copy_of(b"\xffsecret"))];
         let text = "the value of key \"k0\" is not UTF-8; variables are text";
         check_failure(&[false], binary, Code::Internal, text);
+    }
+
+    /// CSI-49
+    #[test]
+    fn no_text_drives_a_terminal_csi_49() {
+        assert_eq!(shortened("no \"k\u{1b}[2J\" é\nforged"), "no \"k\\u{1b}[2J\" é\\nforged");
     }
 
     #[test]

@@ -52,6 +52,12 @@ pub trait Driver: Send + Sync + 'static {
         call: &Call,
         queries: &[Query],
     ) -> impl Future<Output = Result<Vec<Answer>, FetchError>> + Send;
+
+    /// Gives back what the driver holds at its backend, such as logins. Called once, when the driver stops and
+    /// answers no more calls; it has four seconds.
+    fn release(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 }
 
 /// The value of one query, as it will stand in the environment.

@@ -5,10 +5,13 @@
 //! carries credentials that are meant for one host.
 
 mod address;
+mod reach;
 mod roots;
 
 use std::{
     collections::HashMap,
+    error::Error,
+    iter,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -27,6 +30,7 @@ use waybill_core::{chain::Chain, secret::SecretBytes};
 
 pub(crate) use self::address::{Address, is_plain_path};
 pub use self::address::{AllowedAddresses, NotAnAddress};
+use self::reach::{OffLimits, Reach, Resolver};
 use crate::driver::FetchError;
 
 /// The kubelet gives up after five seconds, and should rather hear which backend is silent.
@@ -44,15 +48,21 @@ const FIRST_ROOM: usize = 16 << 10;
 /// How many bundles of certificates have a client of their own at the same time.
 const CLIENTS: usize = 64;
 
-type Inner = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Inner = Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>;
 
 /// Clients by the certificates that they trust.
 #[derive(Default)]
 pub(crate) struct HttpClients {
+    reach: Reach,
     by_bundle: Mutex<HashMap<Option<String>, HttpClient>>,
 }
 
 impl HttpClients {
+    /// Clients that go as far as names may lead that classes give where only `allowed` ones count.
+    pub(crate) fn within(allowed: &AllowedAddresses) -> Self {
+        Self { reach: allowed.reach(), by_bundle: Mutex::default() }
+    }
+
     /// The client that trusts the certificates in `bundle`, in PEM, or those that this machine trusts.
     pub(crate) fn trusting(&self, bundle: Option<&str>) -> Result<HttpClient, HttpError> {
         let key = bundle.map(str::to_owned);
@@ -60,7 +70,7 @@ impl HttpClients {
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let client = HttpClient::new(bundle)?;
+        let client = HttpClient::new(bundle, self.reach)?;
         // Classes are few; a flood of them costs new connections, not memory.
         if clients.len() >= CLIENTS {
             clients.clear();
@@ -75,8 +85,8 @@ impl HttpClients {
 pub(crate) struct HttpClient(Inner);
 
 impl HttpClient {
-    fn new(bundle: Option<&str>) -> Result<Self, HttpError> {
-        let mut tcp = HttpConnector::new();
+    fn new(bundle: Option<&str>, reach: Reach) -> Result<Self, HttpError> {
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(reach));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT));
@@ -98,7 +108,9 @@ impl HttpClient {
             let answer = self.0.request(request).await;
             let answer = answer.map_err(|source| {
                 let host = host.clone();
-                if source.is_connect() {
+                if is_off_limits(&source) {
+                    HttpError::OffLimits { host }
+                } else if source.is_connect() {
                     HttpError::Connect { host, source }
                 } else {
                     HttpError::Send { host, source }
@@ -111,6 +123,11 @@ impl HttpClient {
         let late = |_| HttpError::Late { host: host.clone() };
         timeout(PATIENCE, exchange).await.map_err(late)?
     }
+}
+
+/// Whether an error says that a name leads where it must not.
+fn is_off_limits(error: &(dyn Error + 'static)) -> bool {
+    iter::successors(Some(error), |&error| error.source()).any(|error| error.is::<OffLimits>())
 }
 
 /// What is asked of a backend.
@@ -207,6 +224,11 @@ pub(crate) enum HttpError {
     Tls(#[source] rustls::Error),
     #[error("no request can be made for {host}")]
     Unsendable { host: String, source: http::Error },
+    #[error(
+        "this driver sends nothing to {host}: its name leads to this machine or its link; the owner of the \
+         node allows it with --allow-address"
+    )]
+    OffLimits { host: String },
     #[error("cannot connect to {host}")]
     Connect { host: String, source: hyper_util::client::legacy::Error },
     #[error("no answer from {host}")]
@@ -224,11 +246,34 @@ impl From<HttpError> for FetchError {
         let text = Chain(&error).to_string();
         match error {
             HttpError::Bundle | HttpError::Unsendable { .. } => Self::invalid(text),
+            HttpError::OffLimits { .. } => Self::denied(text),
             HttpError::Tls(_) | HttpError::TooLarge { .. } => Self::backend(text),
             HttpError::Connect { .. }
             | HttpError::Send { .. }
             | HttpError::Broken { .. }
             | HttpError::Late { .. } => Self::unavailable(text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::FailureKind;
+
+    /// CSI-46: the check of an address sees a name; this is where it leads.
+    #[tokio::test]
+    async fn a_name_that_leads_to_this_machine_is_not_followed_csi_46() {
+        let ask = async |reach| {
+            let client = HttpClient::new(None, reach).unwrap();
+            let uri = Uri::from_static("http://localhost:1/");
+            let question = Question::new(Method::GET, uri, Vec::new().into());
+            client.ask(question, 1).await.err().map(FetchError::from).unwrap()
+        };
+        let refused = ask(Reach::Elsewhere).await;
+        assert_eq!(refused.kind, FailureKind::Denied, "{refused}");
+        assert!(refused.message.contains("leads to this machine or its link"), "{refused}");
+        let nobody = ask(Reach::Anywhere).await;
+        assert_eq!(nobody.kind, FailureKind::Unavailable, "{nobody}");
     }
 }

@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport;
 use tracing::{error, info, warn};
@@ -35,6 +38,9 @@ const MESSAGE_BYTES: usize = 4 << 20;
 
 /// What calls under way may take when the driver stops.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a driver may take then to give back what it holds at its backend.
+const RELEASE_LIMIT: Duration = Duration::from_secs(4);
 
 /// Longest name that the interface allows.
 const NAME_BYTES: usize = 63;
@@ -153,7 +159,8 @@ impl Server {
         let plugin = Plugin { name: name.clone(), version: driver.version().to_owned() };
         let sweeper = Arc::clone(&cache);
         tasks.spawn(stop.clone().run_until_cancelled_owned(async move { sweeper.sweep().await }));
-        let service = NodeService::new(driver, &config, Arc::clone(&cache), metrics);
+        let driver = Arc::new(driver);
+        let service = NodeService::new(Arc::clone(&driver), &config, Arc::clone(&cache), metrics);
         let services = transport::Server::builder()
             .add_service(IdentityServer::new(plugin))
             .add_service(NodeServer::new(wrap(service)).max_decoding_message_size(MESSAGE_BYTES));
@@ -161,7 +168,8 @@ impl Server {
             socket.connections(stop.clone()),
             stop.clone().cancelled_owned(),
         );
-        tasks.spawn(report(serving, Arc::clone(&fail)));
+        let serving = report(serving, Arc::clone(&fail));
+        tasks.spawn(serve_and_release(serving, driver, stop.clone()));
         if let Some((socket, service)) = registration {
             let serving = service.serve(socket, stop.clone());
             tasks.spawn(report(serving, fail));
@@ -194,12 +202,15 @@ impl Server {
         }
     }
 
-    /// Deregisters, accepts nothing new, lets calls under way end for a while, and ends.
+    /// Deregisters, accepts nothing new, lets calls under way end for a while, lets the driver give back what it
+    /// holds at its backend, and ends.
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();
-        if timeout(STOP_LIMIT, self.tasks.wait()).await.is_err() {
-            warn!(driver = self.name, "calls under way are given up");
+        // Each task has a limit of its own; this one is for what nobody thought of.
+        let limit = STOP_LIMIT + RELEASE_LIMIT + Duration::from_secs(1);
+        if timeout(limit, self.tasks.wait()).await.is_err() {
+            warn!(driver = self.name, "something is still under way at the end");
         }
     }
 }
@@ -207,6 +218,28 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.cancel();
+    }
+}
+
+/// Serves until `stop`; then calls under way have their time, and the driver has its own.
+async fn serve_and_release<D: Driver>(
+    serving: impl Future<Output = ()>,
+    driver: Arc<D>,
+    stop: CancellationToken,
+) {
+    let late = async {
+        stop.cancelled().await;
+        sleep(STOP_LIMIT).await;
+    };
+    tokio::select! {
+        () = serving => {}
+        () = late => warn!(driver = driver.name(), "calls under way are given up"),
+    }
+    if timeout(RELEASE_LIMIT, driver.release()).await.is_err() {
+        warn!(
+            driver = driver.name(),
+            "the backend is too slow to take everything back; the rest ends by itself"
+        );
     }
 }
 

@@ -12,7 +12,10 @@
 
 mod cgroups;
 mod fork;
+mod inheritance;
+mod machine;
 mod other_process;
+mod spy;
 mod user_namespace;
 
 use std::process::ExitCode;
@@ -28,9 +31,16 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("cgroups-enter", cgroups::enter),
     ("cgroups-lift", cgroups::lift),
     ("cgroups-see", cgroups::see),
+    ("descriptors", inheritance::descriptors),
     ("fork-until-refused", fork::until_refused),
+    ("hidden", machine::hidden),
+    ("keyring", inheritance::keyring),
+    ("levers", machine::levers),
+    ("outer-directory", inheritance::directory),
     (fork::STAND_STILL, fork::stand_still),
     ("ptrace", other_process::attach),
+    ("release-agent", machine::release_agent),
+    ("spy", spy::on_those_who_enter),
     ("user-namespace", user_namespace::enter),
     ("write-memory", other_process::write),
 ];

@@ -41,6 +41,11 @@ impl Directories {
         Path::new(container).join(format!("{attempt}.log"))
     }
 
+    /// Below it are the seccomp profiles that pods name with `Localhost`, as below a kubelet's root directory.
+    pub(crate) fn seccomp_profiles(&self) -> PathBuf {
+        self.state.join("seccomp")
+    }
+
     /// The hosts file of one pod.
     pub(crate) fn hosts(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("etc-hosts")

@@ -4,6 +4,7 @@
 //! Requests that change something run to their end, also when the client goes away. Records and files
 //! of sandboxes lie on tmpfs, beside the engine's own, and hold no value of a variable.
 
+mod apparmor;
 mod authority;
 mod clear;
 mod container;
@@ -32,6 +33,7 @@ mod spec;
 mod stats;
 mod status;
 mod store;
+mod unknown;
 mod volumes;
 
 use std::{path::PathBuf, sync::Arc};

@@ -16,6 +16,7 @@ mod monitor;
 mod record;
 mod request;
 mod sandbox;
+mod seccomp;
 mod service;
 mod sessions;
 mod settings;
@@ -43,6 +44,7 @@ pub use self::{
         ProcessCounters, Stall,
     },
     error::{EngineError, ExecFault, Kind},
+    seccomp::SeccompFault,
     service::{Engine, Patience, Session, SessionProcess},
     spawner::Spawner,
 };
@@ -105,11 +107,13 @@ pub struct ContainerRequest {
 }
 
 /// Which system calls the processes of a container are denied, first processes and sessions alike.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SeccompProfile {
-    /// Our own small filter: no new namespaces, no mounts, no hold on other processes.
+    /// Our own, of the shape that other runtimes have (docs/adr/0042).
     #[default]
     RuntimeDefault,
+    /// A file of this machine, with a profile in JSON.
+    Localhost(PathBuf),
     /// No filter.
     Unconfined,
 }
@@ -141,6 +145,16 @@ pub enum State {
     },
     /// Ended.
     Exited(Exit),
+    /// It was made by the runtime before this one and has not ended, as far as anybody can tell; its monitor has not said
+    /// a word yet. Monitors do not send this.
+    #[serde(skip)]
+    Silent,
+    /// Its record or its monitor cannot be understood. It is left as it is, whatever is asked. Monitors do not send this.
+    #[serde(skip)]
+    Unknown {
+        /// What cannot be understood, and why.
+        reason: String,
+    },
 }
 
 /// How a process ended.

@@ -83,9 +83,16 @@ impl Images {
         Store::open(state, limits).map(|store| Self(Arc::new(store)))
     }
 
+    /// Whether images can be used. A store whose list was written by a newer runtime is opened, so that containers go on, and
+    /// left as it is.
+    pub fn check(&self) -> Result<()> {
+        self.0.usable()
+    }
+
     /// Adds the images of an archive: an OCI image layout or the output of `docker save`, plain or
     /// compressed with gzip or zstd. With a name, the archive must hold one image, which gets it.
     pub fn import(&self, archive: impl Read, name: Option<&str>) -> Result<Vec<Image>> {
+        self.check()?;
         let name = name.map(parse_name).transpose()?;
         let mut staged = Staged::read(archive, &self.0)?;
         let mut images = staged.images()?;
@@ -120,6 +127,7 @@ impl Images {
         auth: Option<&Auth>,
         watch: impl Fn(Progress) + Sync,
     ) -> Result<Image> {
+        self.check()?;
         let id = pull::pull(&self.0, &parse_name(name)?, auth, &watch).await?;
         self.by_id(id).ok_or_else(|| ImageError::NotFound(name.into()))
     }
@@ -150,6 +158,7 @@ impl Images {
 
     /// The same, with the reason why there is none.
     pub fn resolve(&self, text: &str) -> Result<Image> {
+        self.check()?;
         let id = self.0.read(|catalog, _| catalog.resolve(text).map(|meaning| meaning.id()))?;
         self.by_id(id).ok_or_else(|| ImageError::NotFound(text.into()))
     }

@@ -14,5 +14,9 @@ pub mod engine;
 pub mod image;
 pub mod streaming;
 mod sys;
+mod versioned;
 
-pub use self::{blocking::NotDone, sys::give_memory_back};
+pub use self::{
+    blocking::NotDone,
+    sys::{end_by_signal, give_memory_back},
+};

@@ -189,6 +189,20 @@ pub(crate) fn ignore_signal(signal: c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+/// Ends this process by a signal, as it would have ended without a handler: shells tell that from an exit code, and stop their
+/// scripts. Returns if that signal ends nobody.
+pub fn end_by_signal(signal: c_int) {
+    // SAFETY: `SIG_DFL` installs no code of ours, the set is initialised before it is read, and the numbers are plain.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
 /// Brings up the loopback device of the network namespace that the calling thread is in.
 pub(crate) fn raise_loopback() -> io::Result<()> {
     let socket = rustix::net::socket_with(
@@ -339,17 +353,31 @@ pub(crate) fn kill(pid: Pid, signal: c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives this process, and all that descend from it, a session keyring that nobody else has. Kernels may be built without keys.
+pub(crate) fn leave_session_keyring() -> io::Result<()> {
+    /// `KEYCTL_JOIN_SESSION_KEYRING` of `linux/keyctl.h`.
+    const JOIN: c_long = 1;
+    let anonymous = ptr::null::<c_char>();
+    // SAFETY: plain numbers, and no name.
+    let result = unsafe { libc::syscall(libc::SYS_keyctl, JOIN, anonymous) };
+    let error = io::Error::last_os_error();
+    if result >= 0 || error.raw_os_error() == Some(libc::ENOSYS) { Ok(()) } else { Err(error) }
+}
+
 /// Has a program judge every system call of this thread, for ever, and of all that descend from it.
-pub(crate) fn install_seccomp_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+pub(crate) fn install_seccomp_filter(program: &[libc::sock_filter], flags: u32) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
         filter: program.as_ptr().cast_mut(),
     };
-    // What is denied depends on nothing secret, so that speculation need not be slowed down for it.
-    let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     // SAFETY: the kernel copies a program of the given length, which outlives the call and is not written to.
     let result = unsafe {
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            c_long::from(flags),
+            &raw const program,
+        )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

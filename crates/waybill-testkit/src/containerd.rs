@@ -63,6 +63,11 @@ impl Containerd {
         self.directory.path().join("containerd.sock")
     }
 
+    /// Where all its files are.
+    pub fn dir(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Gives it the images of an archive.
     pub fn import(&self, archive: &[u8]) {
         let file = self.directory.path().join("images.tar");

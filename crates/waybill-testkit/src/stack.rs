@@ -211,6 +211,47 @@ impl Stack {
         }
     }
 
+    /// As when the power fails and comes back: no process, no mount and nothing that was in memory is left. The disk stays.
+    #[track_caller]
+    pub fn power_cycle(&mut self) {
+        self.kill();
+        wait_until("no process of it is left", || {
+            let living = self.processes_of_pods();
+            for pid in &living {
+                // It may be gone by now.
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+            }
+            living.is_empty()
+        });
+        let state = self.state().display().to_string();
+        wait_until("nothing of it is mounted", || {
+            let table = fs::read_to_string("/proc/self/mountinfo").expect("procfs is mounted");
+            let points = table.lines().filter_map(|line| line.split(' ').nth(4));
+            let points: Vec<_> = points.filter(|point| point.starts_with(&state)).collect();
+            for point in points.iter().rev() {
+                let _ = Command::new("umount").args(["--lazy", point]).status();
+            }
+            points.is_empty()
+        });
+        let _ = fs::remove_dir_all(self.state().join("run"));
+        for cgroup in cgroups(&self.cgroup) {
+            let _ =
+                Command::new("find").arg(cgroup).args(["-depth", "-type", "d", "-delete"]).status();
+        }
+        self.restart();
+    }
+
+    /// Monitors work in the state directory; all others are in the cgroups of pods.
+    fn processes_of_pods(&self) -> Vec<u32> {
+        let (state, cgroup) = (self.state(), format!("{}/", self.cgroup));
+        let is_ours = |pid: &u32| {
+            let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+            let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            is_alive(*pid) && (cwd.starts_with(&state) || groups.contains(&cgroup))
+        };
+        processes().into_iter().filter(is_ours).collect()
+    }
+
     /// Starts it again on what is there.
     pub fn restart(&mut self) {
         let (up, notes) = self.setup.spawn(self.dir.path());

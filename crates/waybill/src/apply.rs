@@ -13,6 +13,7 @@ use waybill_client::{Applied, Resources, read_manifests};
 use crate::{
     Outcome,
     cluster::{Cluster, ClusterArgs},
+    terminal::plain,
 };
 
 /// Create the objects of manifests, or change those that are there.
@@ -43,7 +44,7 @@ pub(crate) fn run(mut args: Args) -> Result<Outcome> {
         let resources = Resources::fetch(&cluster.requests.client()).await?;
         for (file, manifest) in &manifests {
             let line = apply(&cluster, &resources, manifest).await.with_context(|| file.clone())?;
-            writeln!(io::stdout(), "{line}")?;
+            writeln!(io::stdout(), "{}", plain(&line))?;
         }
         Ok(Outcome::Success)
     })

@@ -38,6 +38,13 @@ enum Command {
     Agent,
 }
 
+impl Args {
+    /// Whether a plugin may be run here; the agent runs none.
+    pub(crate) fn runs_plugins(&self) -> bool {
+        matches!(self.command, Command::Run(_) | Command::Cache(_))
+    }
+}
+
 /// A name, and what there is to say about it.
 type Row = (&'static str, String);
 

@@ -15,6 +15,7 @@ use crate::{
     cluster::{Cluster, ClusterArgs},
     get::query,
     target::{resource, targets},
+    terminal::plain,
 };
 
 /// Delete objects.
@@ -117,7 +118,7 @@ async fn end(cluster: &Cluster, doomed: &Doomed<'_>, grace: Option<u32>) -> Resu
     let Doomed { resource, place, name } = doomed;
     let path = resource.object_path(place, name);
     let answer = cluster.requests.delete(&path, &delete_options(grace, None)).await?;
-    writeln!(io::stdout(), "{}/{name} deleted", resource.display_name())?;
+    writeln!(io::stdout(), "{}/{} deleted", resource.display_name(), plain(name))?;
     // The object itself, or a status that names it.
     let uid = answer.pointer("/metadata/uid").or_else(|| answer.pointer("/details/uid"));
     Ok(uid.and_then(Value::as_str).unwrap_or_default().to_owned())

@@ -15,7 +15,7 @@ use waybill_client::exec::{Executor, Local};
 use waybill_stream::outcome;
 
 use self::terminal::RawTerminal;
-use crate::{Outcome, cluster::ClusterArgs, target::parse_pod};
+use crate::{Outcome, cluster::ClusterArgs, target::parse_pod, terminal::plain_lines};
 
 /// Run a command in a container, with variables for this one session.
 ///
@@ -117,7 +117,7 @@ async fn session(cluster: &ClusterArgs, pod: &str, options: &PodExecOptions) -> 
             Outcome::Exit(u8::try_from(code).unwrap_or(1))
         }
         outcome::Outcome::Failure(message) => {
-            writeln!(io::stderr(), "error: {message}")?;
+            writeln!(io::stderr(), "error: {}", plain_lines(&message))?;
             Outcome::Failure
         }
     })

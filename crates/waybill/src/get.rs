@@ -16,6 +16,7 @@ use crate::{
     cluster::{Cluster, ClusterArgs},
     columns::align,
     target::{resource, targets},
+    terminal::{escaped, plain},
 };
 
 /// Show objects.
@@ -163,7 +164,7 @@ async fn names(requests: &Requests, paths: &[(&Resource, String)]) -> Result<Out
     for (resource, path) in paths {
         for object in objects(requests.get(path).await?) {
             let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            writeln!(io::stdout(), "{}/{name}", resource.display_name())?;
+            writeln!(io::stdout(), "{}/{}", resource.display_name(), plain(name))?;
         }
     }
     Ok(Outcome::Success)
@@ -189,8 +190,7 @@ async fn documents(
     if format == Format::Yaml {
         output.write_all(serde_saphyr::to_string(&document)?.as_bytes())?;
     } else {
-        serde_json::to_writer_pretty(&mut output, &document)?;
-        writeln!(output)?;
+        writeln!(output, "{}", escaped(&serde_json::to_string_pretty(&document)?))?;
     }
     Ok(Outcome::Success)
 }

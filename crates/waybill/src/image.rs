@@ -20,7 +20,7 @@ use waybill_core::chain::Chain;
 use waybill_proto::cri::Image;
 
 use self::client::Runtime;
-use crate::{Outcome, builtin::BuiltIn, runtime::parse_socket};
+use crate::{Outcome, builtin::BuiltIn, runtime::parse_socket, terminal::plain_lines};
 
 /// Import, list, remove, export and pull images of a runtime.
 #[derive(clap::Args)]
@@ -187,7 +187,11 @@ async fn remove(mut runtime: Runtime, images: Vec<String>) -> Result<Outcome> {
         match runtime.remove(&image).await {
             Ok(()) => writeln!(io::stdout(), "{image}")?,
             Err(error) => {
-                writeln!(io::stderr(), "error: {image}: {}", Chain(error.as_ref()))?;
+                writeln!(
+                    io::stderr(),
+                    "error: {image}: {}",
+                    plain_lines(&Chain(error.as_ref()).to_string())
+                )?;
                 outcome = Outcome::Failure;
             }
         }

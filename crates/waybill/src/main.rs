@@ -25,8 +25,10 @@ mod names;
 mod node;
 mod rest;
 mod runtime;
+mod signals;
 mod state_dir;
 mod supervised;
+mod swap;
 mod target;
 mod terminal;
 mod trace;
@@ -97,7 +99,9 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
         }
     };
-    match cli.run() {
+    let ended = cli.run();
+    signals::wait_if_ending();
+    match ended {
         Ok(outcome) => outcome.into(),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -129,6 +133,9 @@ impl Cli {
             set_dumpable_behavior(DumpableBehavior::NotDumpable)
                 .context("keeping debuggers away from this process")?;
         }
+        if self.command.runs_plugins() {
+            signals::end_plugins_too().context("listening for signals")?;
+        }
         match self.command {
             Command::Apiserver(args) => apiserver::run(*args),
             Command::Apply(args) => apply::run(args),
@@ -151,6 +158,20 @@ impl Cli {
             Command::Runtime(args) => runtime::run(args),
             Command::Trace(args) => trace::run(&args),
             Command::Up(args) => up::run(*args),
+        }
+    }
+}
+
+impl Command {
+    /// Whether it runs credential plugins for somebody who may end it at any time. Roles end in their own ways.
+    fn runs_plugins(&self) -> bool {
+        match self {
+            Self::Apply(_) | Self::Delete(_) | Self::Env(_) | Self::Exec(_) | Self::Get(_) => true,
+            Self::Logs(_) | Self::Migrate(_) | Self::Names(_) => true,
+            Self::Credential(args) => args.runs_plugins(),
+            Self::Apiserver(_) | Self::Driver(_) | Self::Gate(_) | Self::Node(_) => false,
+            Self::Demo(_) | Self::Runtime(_) | Self::Trace(_) | Self::Up(_) => false,
+            Self::Envfile(_) | Self::Hello(_) | Self::Image(_) | Self::Login(_) => false,
         }
     }
 }

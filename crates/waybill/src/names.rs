@@ -14,7 +14,7 @@ use waybill_client::Place;
 use waybill_core::env::name::NameRules;
 
 use self::tools::{Trap, traps};
-use crate::{Outcome, cluster::ClusterArgs, columns::align, target::pods};
+use crate::{Outcome, cluster::ClusterArgs, columns::align, target::pods, terminal::escaped};
 
 /// List pods with names of variables that the strict rule refuses.
 ///
@@ -100,8 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             }
             Format::Table => output.write_all(align(&rows(&found)).as_bytes())?,
             Format::Json => {
-                serde_json::to_writer_pretty(&mut output, &found)?;
-                writeln!(output)?;
+                writeln!(output, "{}", escaped(&serde_json::to_string_pretty(&found)?))?;
             }
         }
         Ok(Outcome::Success)

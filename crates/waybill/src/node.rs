@@ -31,6 +31,7 @@ use crate::{
     rest,
     runtime::parse_socket,
     state_dir::own_directory,
+    swap,
     up::host_name,
 };
 
@@ -252,6 +253,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     let (format, verbose, drain) = (args.log_format, args.verbose, args.drain);
     let config = config(args)?;
     log::start_at(format, verbose);
+    swap::stay_out();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;

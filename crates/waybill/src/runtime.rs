@@ -20,6 +20,7 @@ use crate::{
     log::{self, LogFormat},
     rest,
     state_dir::own_directory,
+    swap,
 };
 
 /// Run a container runtime that kubelets talk to.
@@ -32,7 +33,7 @@ use crate::{
 /// logging and ending; started again, it continues with them. Their environment is in memory only.
 ///
 /// Pods get the machine's network or one with nothing but loopback. Not supported so far, and refused
-/// when asked for: CNI, seccomp and AppArmor profiles of your own, user namespaces.
+/// when asked for: CNI, user namespaces.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -82,6 +83,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     // Before there is any thread: the spawner forks.
     let spawner = Spawner::start().context("starting the spawner process")?;
     log::start_at(args.log_format, args.verbose);
+    swap::stay_out();
     let listen = args.listen.clone();
     let config = Config {
         listen: args.listen,

@@ -178,6 +178,11 @@ impl HiddenText {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Whether one of its characters is of a kind.
+    pub(crate) fn has(&self, kind: impl Fn(char) -> bool) -> bool {
+        self.0.contains(kind)
+    }
 }
 
 impl fmt::Debug for HiddenText {

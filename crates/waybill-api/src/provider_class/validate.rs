@@ -13,7 +13,10 @@ use super::{
     hints::{HINTS, Hints},
     immutable::{Annotated, ImmutableField, fixed_once_set},
 };
-use crate::field::{ErrorList, FieldError, FieldPath};
+use crate::{
+    field::{ErrorList, FieldError, FieldPath},
+    names::is_unseen,
+};
 
 /// Everything that is wrong with a new class (CSI-15, CSI-16, CSI-17, OP-30).
 pub fn validate_create(class: &ProviderClass) -> ErrorList {
@@ -29,7 +32,28 @@ pub fn validate_create(class: &ProviderClass) -> ErrorList {
         FieldError::invalid(path, VALUE_HIDDEN, fault.to_string())
     }));
     errors.extend(misspelt_hints(class));
+    for fault in control_faults(class) {
+        if errors.iter().all(|error| error.path() != fault.path()) {
+            errors.push(fault);
+        }
+    }
     errors
+}
+
+/// What could drive a terminal or forge a line of a log, and is in no parameter of any driver. Certificates and
+/// lists of objects have lines.
+fn control_faults(class: &ProviderClass) -> impl Iterator<Item = FieldError> {
+    class.spec.parameters.iter().filter_map(|(name, value)| {
+        let detail = if name.contains(char::is_control) {
+            "the name of a parameter may not contain control characters"
+        } else if value.contains(is_unseen) {
+            "may not contain control characters other than tabs and line ends"
+        } else {
+            return None;
+        };
+        let path = parameters_path().key(&name.escape_debug().to_string());
+        Some(FieldError::invalid(path, VALUE_HIDDEN, detail))
+    })
 }
 
 /// Hints that nobody would read.
@@ -270,6 +294,33 @@ mod tests {
                  by nobody: the parameter is called envInjection.maxInFlight, case and all",
             ],
         );
+    }
+
+    /// CSI-16
+    #[test]
+    fn parameters_hold_no_control_characters_csi_16() {
+        creates(&class(&[("caBundle", "-----BEGIN\r\n\tx\n")]), &[]);
+        let lines = "may not contain control characters other than tabs and line ends";
+        let named = "the name of a parameter may not contain control characters";
+        creates(
+            &class(&[
+                ("a\nb", "x"),
+                ("vaultAddr", "https://a\u{1b}[2J"),
+                ("vaultRole", "a\u{9b}2J"),
+                ("x\u{1b}", "x"),
+                ("z", "\0"),
+            ]),
+            &[
+                &format!("spec.parameters[a\\nb]: Invalid value: \"<value hidden>\": {named}"),
+                &format!("spec.parameters[vaultAddr]: Invalid value: \"<value hidden>\": {lines}"),
+                &format!("spec.parameters[vaultRole]: Invalid value: \"<value hidden>\": {lines}"),
+                &format!("spec.parameters[x\\u{{1b}}]: Invalid value: \"<value hidden>\": {named}"),
+                &format!("spec.parameters[z]: Invalid value: \"<value hidden>\": {lines}"),
+            ],
+        );
+        // A list is reported once.
+        assert_eq!(validate_create(&class(&[("allowedFields", "a\u{1b}")])).len(), 1);
+        assert_eq!(validate_create(&class(&[("allowedNamespaces", "a\u{1b}")])).len(), 1);
     }
 
     #[test]

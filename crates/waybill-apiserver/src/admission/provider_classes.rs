@@ -10,6 +10,7 @@ use waybill_api::{
 
 use super::{Admission, forbidden};
 use crate::{
+    audit::CSI_DENIED,
     authz::provider_class::{service_account, use_of},
     cache::ObjectKey,
     document::{at, metadata},
@@ -27,8 +28,11 @@ impl Admission {
     ) -> Result<(), Status> {
         for source in spec.sources() {
             if let Some(reference) = &source.csi_secret_ref {
-                self.check_reference(change, pod, reference)
-                    .map_err(|why| forbidden(change, metadata(pod, "name"), &why.to_string()))?;
+                self.check_reference(change, pod, reference).map_err(|why| {
+                    let why = why.to_string();
+                    change.notes.add(CSI_DENIED, &why);
+                    forbidden(change, metadata(pod, "name"), &why)
+                })?;
             }
         }
         Ok(())

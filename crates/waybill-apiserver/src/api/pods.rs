@@ -15,6 +15,7 @@ use waybill_stream::long_target;
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
     admission::exec_env::DenyList,
+    audit::AuditNotes,
     authn::token_request::{Account, TokenRequestError, token_request},
     cache::ObjectKey,
     document::{at, items, put, text, time},
@@ -121,7 +122,7 @@ impl Api {
             let subject = Subject { group: "", kind: "Binding", name: &pods.name };
             return Err(Status::invalid(subject, &errors));
         }
-        let change = Change { route: &pods, user, dry_run };
+        let change = Change { route: &pods, user, dry_run, notes: &AuditNotes::default() };
         let now = time((self.clock)());
         let bound = |old: &Value| {
             let mut new = old.clone();
@@ -146,7 +147,8 @@ impl Api {
         let asked = DryRun::parse(context.query.all("dryRun"))?;
         let dry_run = if said == DryRun::All { said } else { asked };
         let pods = ResourceRoute { subresource: String::new(), ..clone_route(route) };
-        let change = Change { route: &pods, user: context.user, dry_run };
+        let change =
+            Change { route: &pods, user: context.user, dry_run, notes: &AuditNotes::default() };
         self.rest.delete(change, &options).await?;
         let status = Status::success(StatusDetails::default());
         let answer = Answer { code: StatusCode::CREATED, ..Answer::status(&status) };
@@ -329,7 +331,7 @@ impl Api {
             .ok_or_else(|| Status::internal(format!("node {name:?} has no address")))?;
         let port = at(&node, "/status/daemonEndpoints/kubeletEndpoint/Port").as_u64();
         let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(KUBELET_PORT);
-        NodeAddress::new(host, port)
+        NodeAddress::new(name, host, port)
             .map_err(|_| Status::internal(format!("node {name:?} has an address that is none")))
     }
 

@@ -15,6 +15,7 @@ use waybill_core::chain::Chain;
 use super::{Api, Context, text_header, view};
 use crate::{
     admission::ephemeral::added_containers,
+    audit::AuditNotes,
     convert,
     document::metadata,
     http::{Answer, read_body},
@@ -38,14 +39,17 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let dry_run = DryRun::parse(context.query.all("dryRun"))?;
-        let change = Change { route, user: context.user, dry_run };
+        let notes = AuditNotes::default();
+        let change = Change { route, user: context.user, dry_run, notes: &notes };
         match verb {
             "create" => {
                 let body = read_body(request.into_body(), self.request_timeout).await?;
                 let (document, warnings) = decode(route.resource, &context, &body)?;
                 context.audit.request_object(|| document.clone());
                 let document = convert::to_storage(route.resource, document);
-                let written = self.rest.create(change, document).await?;
+                let written = self.rest.create(change, document).await;
+                notes.tell(context.audit);
+                let written = written?;
                 self.answer(route.resource, &mut context, written, warnings, StatusCode::CREATED)
             }
             "update" | "patch" => self.change(route, Part::Main, context, request).await,
@@ -63,7 +67,8 @@ impl Api {
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let dry_run = DryRun::parse(context.query.all("dryRun"))?;
-        let change = Change { route, user: context.user, dry_run };
+        let notes = AuditNotes::default();
+        let change = Change { route, user: context.user, dry_run, notes: &notes };
         let resource = route.resource;
         let body = read_body(request.into_body(), self.request_timeout).await?;
         let mut before = Value::Null;
@@ -80,7 +85,9 @@ impl Api {
                 look(old);
                 Ok(document.clone())
             };
-            let written = self.rest.update(change, part, make).await?;
+            let written = self.rest.update(change, part, make).await;
+            notes.tell(context.audit);
+            let written = written?;
             note_added_containers(&mut context, change, &before, &written.document);
             return self.answer(resource, &mut context, written, warnings, StatusCode::OK);
         }
@@ -100,7 +107,9 @@ impl Api {
             warnings = decoded.warnings;
             Ok(convert::to_storage(resource, decoded.object))
         };
-        let written = self.rest.update(change, part, patch).await?;
+        let written = self.rest.update(change, part, patch).await;
+        notes.tell(context.audit);
+        let written = written?;
         note_added_containers(&mut context, change, &before, &written.document);
         self.answer(resource, &mut context, written, warnings, StatusCode::OK)
     }

@@ -21,8 +21,8 @@ pub(crate) enum Notice<'a> {
     Torn { bytes: u64 },
     /// A full file was removed although its records are younger than they should become.
     Dropped { file: &'a str, until: Timestamp },
-    /// So many requests were refused and not recorded, because there were too many of them. `who` is a
-    /// user, or empty for many of them.
+    /// So many requests were refused, or changed nothing, and are not recorded, because there were too many of them. `who` is
+    /// a user, or empty for many of them.
     LeftOut { who: &'a str, events: u64, from: Timestamp, to: Timestamp },
 }
 
@@ -80,7 +80,7 @@ impl Notice<'_> {
             Self::LeftOut { who, events, from, to } => {
                 say(
                     "notice",
-                    &"requests that were refused are left out, because they are too many",
+                    &"requests that were refused or changed nothing are left out, because they are too many",
                 );
                 say("user", who);
                 say("events", events);

@@ -36,6 +36,9 @@ pub(crate) struct Recorder {
     clock: Clock,
 }
 
+/// Why a login is not recorded.
+const TOO_MANY_LOGINS: &str = "its user logs in too often";
+
 /// What is left out is told before the logs end.
 impl Drop for Recorder {
     fn drop(&mut self) {
@@ -111,7 +114,8 @@ impl Recorder {
     /// Whether a request must not go on while nothing can be recorded. Health and metrics always may.
     fn is_required(&self, action: &Action) -> bool {
         let refuses = self.on_failure == OnFailure::Refuse;
-        is_session(action) || refuses && matches!(action.target, Target::Resource(_))
+        let acts = matches!(action.target, Target::Resource(_)) || is_login(action);
+        is_session(action) || refuses && acts
     }
 
     fn open_record(
@@ -162,6 +166,7 @@ impl Recorder {
             session: is_session(facts.action),
             required: self.is_required(facts.action),
             changes: may_change(facts.action),
+            login: is_login(facts.action),
             is_open_to_all: is_self_review(facts.action) || is_login(facts.action),
             lifetime: facts.lifetime,
         }
@@ -280,7 +285,7 @@ impl RequestAudit {
 
     /// The request is answered with `status`; to be awaited before the answer is sent. After a
     /// change this returns when the event is written. It fails if that must be and is not so; the
-    /// event is tried again.
+    /// event is tried again. It also fails for one login too many, of which nothing is told.
     pub(crate) async fn complete(mut self, status: ResponseStatus) -> Result<(), Unwritten> {
         let Some(mut record) = self.record.take() else {
             return Ok(());
@@ -290,7 +295,12 @@ impl RequestAudit {
         if without_rights {
             bound::cut_in_place(&mut record.event.request_uri, bound::STRANGERS_URI);
             if !record.may_tell_of_refusal() {
-                return Ok(());
+                // Others changed nothing, and may have been answered unrecorded.
+                return if record.login {
+                    Err(Unwritten(TOO_MANY_LOGINS.to_owned()))
+                } else {
+                    Ok(())
+                };
             }
         }
         let written = record.emit(Stage::ResponseComplete);
@@ -345,6 +355,8 @@ struct Record {
     required: bool,
     /// Whether it may change something.
     changes: bool,
+    /// Whether somebody gets a token of their own.
+    login: bool,
     /// Whether no right is needed for it, and it changes nothing.
     is_open_to_all: bool,
     lifetime: Lifetime,

@@ -16,7 +16,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_parser::{certificate::X509Certificate, prelude::FromDer, x509::AttributeTypeAndValue};
 
 use super::digest::Digest;
-use crate::request::User;
+use crate::{authz::NODE_CLIENTS_GROUP, request::User};
 
 /// A set of authorities that vouch for clients.
 #[derive(Debug)]
@@ -83,6 +83,15 @@ impl CertificateIdentity {
         Ok(())
     }
 
+    /// The user who makes requests here. That is never the API server itself, which has a certificate for its calls to nodes: a node
+    /// that gives our address as its own would have us ask ourselves, with all that we may do at nodes.
+    pub(super) fn client(&self) -> Result<Option<User>, CertificateFault> {
+        if self.organizations.iter().any(|group| group == NODE_CLIENTS_GROUP) {
+            return Err(CertificateFault::OfThisServer);
+        }
+        Ok(self.user())
+    }
+
     /// The user, or none if the certificate names nobody.
     pub(crate) fn user(&self) -> Option<User> {
         if self.common_name.is_empty() {
@@ -97,7 +106,8 @@ impl CertificateIdentity {
         })
     }
 
-    fn read(leaf: &CertificateDer<'_>) -> Result<Self, CertificateFault> {
+    /// Reads what a certificate says; who vouches for it is another question.
+    pub(crate) fn read(leaf: &CertificateDer<'_>) -> Result<Self, CertificateFault> {
         let (_, parsed) =
             X509Certificate::from_der(leaf).map_err(|_| CertificateFault::Malformed)?;
         let text = |attribute: &AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned);
@@ -132,6 +142,8 @@ pub(crate) enum CertificateFault {
     Expired { now: Timestamp, not_after: Timestamp },
     #[error("x509: malformed certificate")]
     Malformed,
+    #[error("x509: certificate is for requests of the API server to nodes")]
+    OfThisServer,
     #[error(
         "x509: certificate has expired or is not yet valid: current time {now} is before {not_before}"
     )]
@@ -205,6 +217,19 @@ mod tests {
         let id = &user.extra["authentication.kubernetes.io/credential-id"][0];
         assert!(id.starts_with("X509SHA256=") && id.len() == 75, "{id}");
         assert_eq!(verify(&chain(&pki, "", &["dev"])).user(), None);
+    }
+
+    /// Hole: a node that gave the API server's address as its own made it ask itself.
+    #[test]
+    fn the_certificate_for_requests_to_nodes_is_no_good_at_this_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = pki(&dir);
+        let authorities = ClientAuthorities::new(&[pki.cluster_authority().clone()]).unwrap();
+        let verify = |chain: &[CertificateDer<'_>]| authorities.verify(chain, at(NOW)).unwrap();
+        let ours = verify(&chain(&pki, "kube-apiserver-kubelet-client", &[NODE_CLIENTS_GROUP]));
+        assert_eq!(ours.client(), Err(CertificateFault::OfThisServer));
+        let alice = verify(&chain(&pki, "alice", &["dev"]));
+        assert_eq!(alice.client().unwrap().unwrap().name, "alice");
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl LocalTokens {
         Ok(Issued {
             credential: SecretBytes::from(credential.to_string().into_bytes()),
             user: claims.user(),
+            half_life: now.saturating_add(self.lifetime / 2).unwrap_or(Timestamp::MAX),
         })
     }
 
@@ -89,6 +90,15 @@ pub(crate) struct Issued {
     pub(crate) credential: SecretBytes,
     /// As whom it will be known, with the number of the token.
     pub(crate) user: User,
+    /// Until then it may be given again.
+    pub(crate) half_life: Timestamp,
+}
+
+impl Issued {
+    /// Whether it is still a token of `user`, whose name or groups may have changed.
+    fn is_of(&self, user: &User) -> bool {
+        self.user.name == user.name && self.user.uid == user.uid && self.user.groups == user.groups
+    }
 }
 
 /// Why a local token is refused.

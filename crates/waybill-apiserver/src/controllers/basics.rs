@@ -8,6 +8,7 @@ use waybill_api::status::Status;
 use super::system_user;
 use crate::{
     api::Api,
+    audit::AuditNotes,
     authz::bootstrap::{
         self,
         reconcile::{Reconciled, reconcile},
@@ -36,7 +37,12 @@ pub(crate) async fn ensure_basics(api: &Arc<Api>) -> Result<(), Status> {
             continue;
         };
         let user = system_user("system:apiserver");
-        let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+        let change = Change {
+            route: &route,
+            user: &user,
+            dry_run: DryRun::No,
+            notes: &AuditNotes::default(),
+        };
         match reconcile(&existing.document(), &wanted) {
             Reconciled::Keep => {}
             Reconciled::Update(next) => {
@@ -58,7 +64,8 @@ pub(super) async fn create_missing(api: &Arc<Api>, document: Value) -> Result<()
         return Ok(());
     }
     let user = system_user("system:apiserver");
-    let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+    let change =
+        Change { route: &route, user: &user, dry_run: DryRun::No, notes: &AuditNotes::default() };
     match api.rest.create(change, document).await {
         Ok(_) => Ok(()),
         Err(status) if status.reason() == "AlreadyExists" => Ok(()),

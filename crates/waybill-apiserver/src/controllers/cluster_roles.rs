@@ -10,6 +10,7 @@ use waybill_api::status::Status;
 use super::system_user;
 use crate::{
     api::Api,
+    audit::AuditNotes,
     cache::CachedObject,
     document::{at, put},
     query::DryRun,
@@ -60,7 +61,8 @@ async fn refresh(
         subresource: String::new(),
     };
     let user = system_user("system:serviceaccount:kube-system:clusterrole-aggregation-controller");
-    let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+    let change =
+        Change { route: &route, user: &user, dry_run: DryRun::No, notes: &AuditNotes::default() };
     let summed = |old: &Value| {
         let mut new = old.clone();
         put(&mut new, "/rules", rules.clone());

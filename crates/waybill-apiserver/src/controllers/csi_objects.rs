@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     api::Api,
+    audit::AuditNotes,
     cache::{Cache, ChangeKind, Watcher},
     document::{at, items, text},
     query::DryRun,
@@ -108,7 +109,12 @@ async fn carry_out(api: &Arc<Api>, act: Act) -> Result<(), Status> {
         Act::Delete(object) => {
             let route = route_of(&object)?;
             let user = system_user("system:serviceaccount:kube-system:generic-garbage-collector");
-            let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+            let change = Change {
+                route: &route,
+                user: &user,
+                dry_run: DryRun::No,
+                notes: &AuditNotes::default(),
+            };
             // Of the one that was judged, and not of another that has its name by now.
             let options = DeleteOptions {
                 uid: text(&object, "/metadata/uid").to_owned(),

@@ -9,6 +9,7 @@ use waybill_api::status::Status;
 use super::{basics::create_missing, system_user};
 use crate::{
     api::Api,
+    audit::AuditNotes,
     cache::CachedObject,
     document::{is_terminating, put},
     query::DryRun,
@@ -89,7 +90,12 @@ async fn empty(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
                 name: object.key.name.to_string(),
                 subresource: String::new(),
             };
-            let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+            let change = Change {
+                route: &route,
+                user: &user,
+                dry_run: DryRun::No,
+                notes: &AuditNotes::default(),
+            };
             match api.rest.delete(change, &DeleteOptions::default()).await {
                 Ok(_) => {}
                 Err(status) if status.code() == 404 => {}
@@ -116,7 +122,8 @@ async fn release(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
         subresource: String::new(),
     };
     let user = system_user("system:serviceaccount:kube-system:namespace-controller");
-    let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+    let change =
+        Change { route: &route, user: &user, dry_run: DryRun::No, notes: &AuditNotes::default() };
     let released = |old: &Value| {
         let mut new = old.clone();
         put(&mut new, "/spec/finalizers", json!([]));

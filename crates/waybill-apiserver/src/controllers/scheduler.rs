@@ -10,6 +10,7 @@ use waybill_api::status::Status;
 use super::{basics::create_missing, system_user};
 use crate::{
     api::Api,
+    audit::AuditNotes,
     cache::{Cache, CachedObject, ObjectChange, Watcher},
     document::{at, at_mut, items, put, time},
     query::DryRun,
@@ -159,7 +160,8 @@ async fn say(api: &Arc<Api>, decision: &Decision) -> Result<(), Status> {
     let Some(condition) = decision.condition() else { return Ok(()) };
     let route = route(decision.pod())?;
     let user = system_user(USER);
-    let change = Change { route: &route, user: &user, dry_run: DryRun::No };
+    let change =
+        Change { route: &route, user: &user, dry_run: DryRun::No, notes: &AuditNotes::default() };
     let now = time((api.clock)());
     let with_condition = |old: &Value| {
         let mut new = old.clone();

@@ -44,25 +44,22 @@ impl NodeAddressType {
 /// The endpoint of one node, taken from its object in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeAddress {
+    node: String,
     host: String,
     port: u16,
     server_name: ServerName<'static>,
 }
 
 impl NodeAddress {
-    /// An endpoint whose certificate must name `host`, an IP address or a DNS name.
-    pub(crate) fn new(host: &str, port: u16) -> Result<Self, InvalidDnsNameError> {
-        Self::with_server_name(host, port, host)
+    /// The endpoint of `node`, whose certificate must name `host`, an IP address or a DNS name.
+    pub(crate) fn new(node: &str, host: &str, port: u16) -> Result<Self, InvalidDnsNameError> {
+        let server_name = ServerName::try_from(host.to_owned())?;
+        Ok(Self { node: node.to_owned(), host: host.to_owned(), port, server_name })
     }
 
-    /// An endpoint that is dialled at `host` and whose certificate must name `server_name`.
-    pub(crate) fn with_server_name(
-        host: &str,
-        port: u16,
-        server_name: &str,
-    ) -> Result<Self, InvalidDnsNameError> {
-        let server_name = ServerName::try_from(server_name.to_owned())?;
-        Ok(Self { host: host.to_owned(), port, server_name })
+    /// The name of its object.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -97,13 +94,13 @@ mod tests {
         for (host, expected) in
             [("::1", "[::1]:10250"), ("127.0.0.1", "127.0.0.1:10250"), ("n.local", "n.local:10250")]
         {
-            assert_eq!(NodeAddress::new(host, 10250).unwrap().to_string(), expected);
+            assert_eq!(NodeAddress::new("n", host, 10250).unwrap().to_string(), expected);
         }
     }
 
     #[test]
     fn a_name_that_no_certificate_can_hold_is_refused() {
-        assert!(NodeAddress::new("a b", 10250).is_err());
-        assert!(NodeAddress::new("", 10250).is_err());
+        assert!(NodeAddress::new("n", "a b", 10250).is_err());
+        assert!(NodeAddress::new("n", "", 10250).is_err());
     }
 }

@@ -18,6 +18,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use waybill_stream::long_target::{HTTP1_BUFFER, TargetWriter};
 
 use super::{NodeProxy, address::NodeAddress, target::NodeTarget};
+use crate::{
+    authn::certificate::CertificateIdentity,
+    authz::node::{NODE_USER_PREFIX, NODES_GROUP},
+};
 
 /// TLS for talking to nodes: their certificates must come from `roots`, and ours is presented.
 pub(crate) fn node_tls(
@@ -48,6 +52,9 @@ pub(crate) enum ConnectError {
     /// The node did not prove who it is, or speaks no TLS.
     #[error("tls: {0}")]
     Tls(io::Error),
+    /// It proved to be another node. Nodes tell their addresses themselves, and none may send us to a neighbour.
+    #[error("tls: the certificate is that of {found}, not of node {node:?}")]
+    OtherNode { found: String, node: String },
     /// The node accepted the connection and said nothing.
     #[error("net/http: TLS handshake timeout")]
     TlsTimeout,
@@ -128,10 +135,21 @@ async fn handshake(
     tcp: TcpStream,
     limit: Duration,
 ) -> Result<TlsStream<TcpStream>, ConnectError> {
-    match timeout(limit, tls.connect(node.server_name().clone(), tcp)).await {
-        Ok(result) => result.map_err(ConnectError::Tls),
-        Err(_) => Err(ConnectError::TlsTimeout),
+    let tls = match timeout(limit, tls.connect(node.server_name().clone(), tcp)).await {
+        Ok(result) => result.map_err(ConnectError::Tls)?,
+        Err(_) => return Err(ConnectError::TlsTimeout),
+    };
+    match other_node(tls.get_ref().1.peer_certificates(), node.node()) {
+        Some(found) => Err(ConnectError::OtherNode { found, node: node.node().to_owned() }),
+        None => Ok(tls),
     }
+}
+
+/// The name in a certificate of another node than `node`. Certificates that operators bring along need not be made out to nodes.
+fn other_node(chain: Option<&[CertificateDer<'_>]>, node: &str) -> Option<String> {
+    let user = CertificateIdentity::read(chain?.first()?).ok()?.user()?;
+    let own = user.name.strip_prefix(NODE_USER_PREFIX) == Some(node);
+    (user.groups.iter().any(|group| group == NODES_GROUP) && !own).then_some(user.name)
 }
 
 /// As Go prints the errors of `connect(2)`.
@@ -142,5 +160,33 @@ fn dial_text(error: &io::Error) -> String {
         io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
         io::ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use rustls_pki_types::pem::PemObject;
+
+    use super::*;
+    use crate::pki::{Pki, PkiConfig};
+
+    /// Hole: a node that gave a neighbour's address as its own lent the neighbour to whoever may use the node.
+    #[test]
+    fn a_node_is_the_one_that_its_certificate_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = PkiConfig { dir: dir.path().to_owned(), ..PkiConfig::default() };
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let pki = Pki::open(config, now).unwrap();
+        let chain = |user: &str, groups: &[&str]| {
+            let pair = pki.issue_client(user, groups, Duration::from_secs(60), now).unwrap();
+            [CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()]
+        };
+        let found = |chain: &[CertificateDer<'_>]| other_node(Some(chain), "a");
+        assert_eq!(found(&chain("system:node:a", &[NODES_GROUP])), None);
+        let neighbour = "system:node:b";
+        assert_eq!(found(&chain(neighbour, &[NODES_GROUP])).as_deref(), Some(neighbour));
+        // From an authority of the operator, whose names are their own.
+        assert_eq!(found(&chain("worker.example", &["ops"])), None);
     }
 }

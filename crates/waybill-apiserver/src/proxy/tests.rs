@@ -169,7 +169,7 @@ impl Client {
 }
 
 fn address(node: SocketAddr) -> NodeAddress {
-    NodeAddress::new("127.0.0.1", node.port()).unwrap()
+    NodeAddress::new("node-1", "127.0.0.1", node.port()).unwrap()
 }
 
 async fn pair_with(limits: ProxyLimits, script: Script, gates: FeatureGates) -> (FakeNode, Server) {

@@ -5,7 +5,7 @@ use serde_json::{Deserializer, Value};
 use super::{
     KindSchema, Versions,
     compiled::Compiled,
-    walk::{Fault, MAX_DEPTH, Walked, walk},
+    walk::{Fault, MAX_DEPTH, MAX_ITEMS, Walked, walk},
     yaml::{YamlError, walk_yaml},
 };
 
@@ -56,6 +56,9 @@ pub(crate) enum DecodeError {
     /// It is JSON that no object looks like.
     #[error("nesting is deeper than {MAX_DEPTH} levels")]
     TooDeep,
+    /// It has more in it than anybody needs.
+    #[error("lists and maps have more than {MAX_ITEMS} items together")]
+    TooLong,
     /// A field holds a value of another type.
     #[error("{path}: expected {expected}, found {found}")]
     WrongType { path: String, expected: &'static str, found: &'static str },
@@ -137,7 +140,10 @@ impl KindSchema {
             DecodeError::WrongKind { found, .. } => {
                 format!("{found} in version {version:?} cannot be handled as a {kind}")
             }
-            DecodeError::TooDeep | DecodeError::WrongType { .. } | DecodeError::Strict(_) => {
+            DecodeError::TooDeep
+            | DecodeError::TooLong
+            | DecodeError::WrongType { .. }
+            | DecodeError::Strict(_) => {
                 format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}")
             }
         }
@@ -194,6 +200,7 @@ where
 fn explain(fault: Option<Fault>, otherwise: DecodeError) -> DecodeError {
     match fault {
         Some(Fault::TooDeep) => DecodeError::TooDeep,
+        Some(Fault::TooLong) => DecodeError::TooLong,
         Some(Fault::WrongType { path, expected, found }) => {
             DecodeError::WrongType { path, expected, found }
         }

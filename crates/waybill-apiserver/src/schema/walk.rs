@@ -1,7 +1,7 @@
 //! The one pass over a document: it reads, checks, collects and prunes at once.
 //!
 //! It is driven by serde, so it takes raw bytes and finished values alike. Its depth is bounded by
-//! [`MAX_DEPTH`], and what it says never includes a value of the document.
+//! [`MAX_DEPTH`], its breadth by [`MAX_ITEMS`], and what it says never includes a value of the document.
 
 use std::{fmt, mem};
 
@@ -21,6 +21,10 @@ use super::{
 /// Deeper documents are refused. Below serde_json's own limit of 128, whose message is less clear.
 pub(super) const MAX_DEPTH: usize = 120;
 
+/// Documents with more items in their lists and maps are refused. An item takes three bytes of a body and a thousand times as much
+/// of our memory, once it is a container that lacks everything, and each fault of it has been told.
+pub(super) const MAX_ITEMS: usize = 50_000;
+
 /// As many findings as upstream reports of one document.
 const MAX_FINDINGS: usize = 100;
 
@@ -29,12 +33,14 @@ pub(super) struct Walk<'s> {
     schema: &'s Compiled,
     findings: Vec<String>,
     fault: Option<Fault>,
+    items: usize,
 }
 
 /// Why a document cannot be read as its kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     TooDeep,
+    TooLong,
     WrongType { path: String, expected: &'static str, found: &'static str },
 }
 
@@ -50,7 +56,7 @@ pub(super) fn walk<'de, D: Deserializer<'de>>(
     schema: &Compiled,
     source: D,
 ) -> Result<Walked, (Option<Fault>, D::Error)> {
-    let mut walk = Walk { schema, findings: Vec::new(), fault: None };
+    let mut walk = Walk { schema, findings: Vec::new(), fault: None, items: 0 };
     let seed = Seed { walk: &mut walk, node: schema.root(), place: Place::Root, depth: 0 };
     match seed.deserialize(source) {
         Ok(value) => Ok(Walked { value, findings: walk.findings }),
@@ -102,6 +108,16 @@ impl<'s> Seed<'_, 's, '_> {
         }
         self.walk.fault = Some(Fault::TooDeep);
         Err(E::custom("too deep"))
+    }
+
+    /// Counts an item of a list or map.
+    fn count<E: Error>(&mut self) -> Result<(), E> {
+        self.walk.items += 1;
+        if self.walk.items <= MAX_ITEMS {
+            return Ok(());
+        }
+        self.walk.fault = Some(Fault::TooLong);
+        Err(E::custom("too long"))
     }
 
     fn integer<E: Error>(self, number: i64) -> Result<Value, E> {
@@ -161,6 +177,7 @@ impl<'s> Seed<'_, 's, '_> {
                 self.walk.find("duplicate", inner);
             }
             let value = map.next_value_seed(self.child(element, inner))?;
+            self.count()?;
             let value = self.null_as_zero(element, value);
             object.insert(key, value);
         }
@@ -272,6 +289,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_, '_> {
         loop {
             let inner = Place::Element(&place, list.len());
             let Some(value) = seq.next_element_seed(self.child(element, inner))? else { break };
+            self.count()?;
             let value = self.null_as_zero(element, value);
             list.push(value);
         }

@@ -10,6 +10,7 @@ mod limits;
 mod login;
 mod node_credentials;
 mod options;
+mod provider_classes;
 mod rights;
 mod scheduling;
 mod session_keys;

@@ -4,15 +4,18 @@
 //! is one whose credential was refused, and the agent must know it again. Its number alone could be another's by then;
 //! with the time of its start it is unique.
 //!
+//! A shell on a terminal gives each command a process group of its own, which kubectl does not: somebody who types the command
+//! twice was not refused anything.
+//!
 //! `kubectl apply -f -` asks twice in any case: client-go tells programs that need standard input themselves from those that do
 //! not, and this one is both. Whether its second ask means anything cannot be seen.
 
 use std::fs;
 
-use rustix::process::getppid;
+use rustix::process::{getpgrp, getppid};
 use serde::{Deserialize, Serialize};
 
-use crate::EXEC_INFO;
+use crate::process::{Process, has_terminal, raw, was_asked};
 
 /// How many scripts may stand between kubectl and us.
 const WRAPPERS: usize = 8;
@@ -29,12 +32,16 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// Our parent; or, if that is a script which was run with the same question, whoever ran it.
+    /// Our parent; or, if that is a script which was run with the same question, whoever ran it. None if that is somebody's
+    /// shell.
     pub(crate) fn of_this_process(question: &str, interactive: bool) -> Option<Self> {
-        let mut pid = getppid()?.as_raw_nonzero().get();
+        let mut pid = raw(getppid()?);
         for _ in 0..WRAPPERS {
             let process = Process::read(pid)?;
             if !was_asked(pid, question) {
+                if is_shell(process, raw(getpgrp()), has_terminal()) {
+                    return None;
+                }
                 let reads_stdin = reads_stdin(&fs::read(format!("/proc/{pid}/cmdline")).ok()?);
                 return Some(Self { pid, start: process.start, interactive, reads_stdin });
             }
@@ -59,36 +66,9 @@ impl Asker {
     }
 }
 
-struct Process {
-    parent: i32,
-    start: u64,
-}
-
-impl Process {
-    fn read(pid: i32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// proc(5): the second field is a name in brackets, which may have brackets and blanks in it.
-    fn parse(stat: &str) -> Option<Self> {
-        let (_, rest) = stat.rsplit_once(')')?;
-        let mut fields = rest.split_ascii_whitespace();
-        let parent = fields.nth(1)?.parse().ok()?;
-        let start = fields.nth(17)?.parse().ok()?;
-        Some(Self { parent, start })
-    }
-}
-
-/// Whether the question stands in the environment of a process. What we may not read is not a script of ours.
-fn was_asked(pid: i32, question: &str) -> bool {
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-    let value = |entry: &[u8]| {
-        entry
-            .strip_prefix(EXEC_INFO.as_bytes())
-            .and_then(|rest| rest.strip_prefix(b"="))
-            .map(<[u8]>::to_vec)
-    };
-    environment.split(|&byte| byte == 0).filter_map(value).any(|value| value == question.as_bytes())
+/// Whether a process that is above ours does job control.
+fn is_shell(process: Process, own_group: i32, terminal: bool) -> bool {
+    terminal && process.group != own_group
 }
 
 /// Whether a command line has `-f -`, in one of the ways to write it.
@@ -114,17 +94,19 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_read_whatever_its_name() {
-        let stat = "42 (a) b (c)) S 7 1 1 0 -1 4194304 1 0 0 0 1 2 0 0 20 0 1 0 98765 1 1 18446744073709551615";
-        let process = Process::parse(stat).unwrap();
-        assert_eq!((process.parent, process.start), (7, 98765));
-        assert!(Process::parse("").is_none() && Process::parse("1 (x) S").is_none());
+    fn our_parent_asks_unless_it_was_asked_itself() {
+        let asker = Asker::of_this_process("no such question", false);
+        let parent = raw(getppid().unwrap());
+        let shell = is_shell(Process::read(parent).unwrap(), raw(getpgrp()), has_terminal());
+        assert_eq!(asker.map(|asker| asker.pid), (!shell).then_some(parent));
+        assert_eq!(asker, Asker::of_this_process("no such question", false));
     }
 
     #[test]
-    fn our_parent_asks_unless_it_was_asked_itself() {
-        let asker = Asker::of_this_process("no such question", false).unwrap();
-        assert_eq!(Some(asker.pid), getppid().map(|pid| pid.as_raw_nonzero().get()));
-        assert_eq!(Some(asker), Asker::of_this_process("no such question", false));
+    fn somebody_who_types_a_command_twice_was_refused_nothing() {
+        let process = |group| Process { parent: 1, group, start: 1 };
+        assert!(is_shell(process(7), 8, true));
+        assert!(!is_shell(process(8), 8, true), "kubectl, on a terminal");
+        assert!(!is_shell(process(7), 8, false), "a client that gives us a group, as ours do");
     }
 }

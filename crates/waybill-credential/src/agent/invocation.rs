@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Credential, EXEC_INFO, ExecStanza, InteractiveMode, Options, PluginError, lookup,
     provider::{ExecRequest, LoadError, parse_request},
-    run::run_with,
+    run::{Talk, run_with},
 };
 
 /// The most that renewal before the end may take: there is a credential that serves meanwhile.
@@ -38,8 +38,11 @@ pub struct Holding {
     pub idle: Duration,
     /// Variables that do not separate askers; a star at the end stands for anything.
     pub ignored: Vec<String>,
-    /// The working directory, if it separates them.
+    /// The working directory, if it is known.
     pub directory: Option<PathBuf>,
+    /// Whether it separates askers in any case, and not only where a relative path in an argument or a variable leads to
+    /// something in it.
+    pub per_directory: bool,
 }
 
 /// Why there is nothing to run.
@@ -89,7 +92,7 @@ impl Invocation {
     }
 
     pub(super) async fn run(&self) -> Result<SecretBytes, Failure> {
-        run_with(&self.stanza, &self.options, &self.question, self.request.interactive)
+        run_with(&self.stanza, &self.options, &self.question, Talk::lent(self.request.interactive))
             .await
             .map_err(|error| failure(&error))
     }
@@ -97,7 +100,7 @@ impl Invocation {
     /// Nobody needs the answer yet, so nobody waits long for it, nobody is asked anything, and what is no credential is a failure.
     pub(super) async fn run_early(&self) -> Result<SecretBytes, Failure> {
         let options = Options { timeout: self.options.timeout.min(EARLY), ..self.options.clone() };
-        let printed = run_with(&self.stanza, &options, &self.question, false)
+        let printed = run_with(&self.stanza, &options, &self.question, Talk::WithNobody)
             .await
             .map_err(|error| failure(&error))?;
         Credential::from_answer(&printed, self.request.api_version, options.clock.now())
@@ -118,6 +121,7 @@ impl Invocation {
             ignored: &self.holding.ignored,
             question: &self.question,
             directory: self.holding.directory.as_deref(),
+            per_directory: self.holding.per_directory,
         })?;
         Ok(Ask {
             key,

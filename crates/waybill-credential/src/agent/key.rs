@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::relative::{is_relative, may_hold_paths};
 use crate::EXEC_INFO;
 
 /// Variables that say where a program was started, and not who started it. A star stands for any end.
@@ -63,8 +64,29 @@ pub(crate) struct KeyParts<'a> {
     pub(crate) ignored: &'a [String],
     /// `KUBERNETES_EXEC_INFO`.
     pub(crate) question: &'a str,
-    /// If it matters.
+    /// The working directory, if it is known.
     pub(crate) directory: Option<&'a Path>,
+    /// Whether it matters in any case, and not only where a relative path leads to something in it.
+    pub(crate) per_directory: bool,
+}
+
+impl KeyParts<'_> {
+    /// The variables that could make a difference.
+    fn variables(&self) -> impl Iterator<Item = &(OsString, OsString)> {
+        self.environment.iter().filter(|(name, _)| has_meaning(name, self.ignored))
+    }
+
+    /// The working directory, if it could make a difference.
+    fn directory_that_matters(&self) -> Option<&Path> {
+        let directory = self.directory?;
+        let exists = |name: &Path| directory.join(name).symlink_metadata().is_ok();
+        let matters = || {
+            let paths = self.variables().filter(|(name, _)| may_hold_paths(name));
+            let values = paths.map(|(_, value)| value.as_os_str());
+            self.args.iter().map(OsStr::new).chain(values).any(|text| is_relative(text, &exists))
+        };
+        (self.per_directory || matters()).then_some(directory)
+    }
 }
 
 impl Key {
@@ -82,9 +104,9 @@ impl Key {
         hash.add(parts.command.as_bytes());
         hash.add_all(parts.args.iter().map(String::as_bytes));
         hash.add(whatever_the_terminal(parts.question).as_bytes());
-        hash.add(parts.directory.map_or(&b""[..], |directory| directory.as_os_str().as_bytes()));
-        let mut variables: Vec<_> =
-            parts.environment.iter().filter(|(name, _)| has_meaning(name, parts.ignored)).collect();
+        let directory = parts.directory_that_matters().map_or(OsStr::new(""), Path::as_os_str);
+        hash.add(directory.as_bytes());
+        let mut variables: Vec<_> = parts.variables().collect();
         variables.sort();
         hash.add_all(
             variables.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]),

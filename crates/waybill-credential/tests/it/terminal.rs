@@ -17,7 +17,10 @@ use rustix::{
 };
 use waybill_credential::Stdin;
 
-use crate::{examples::example, support::Plugin};
+use crate::{
+    examples::example,
+    support::{Plugin, eventually, lives},
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,7 +35,20 @@ struct Client {
 }
 
 impl Client {
+    /// Whose standard input is a terminal.
     fn start(task: &str) -> Self {
+        let client = Command::new(env::current_exe().unwrap());
+        Self::run(task, client)
+    }
+
+    /// The same; and that terminal is the one of its session, which `/dev/tty` means.
+    fn start_session(task: &str) -> Self {
+        let mut setsid = Command::new("setsid");
+        setsid.arg("--ctty").arg(env::current_exe().unwrap());
+        Self::run(task, setsid)
+    }
+
+    fn run(task: &str, mut client: Command) -> Self {
         let keyboard =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
@@ -40,7 +56,7 @@ impl Client {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = open(ptsname(&keyboard, Vec::new()).unwrap(), flags, Mode::empty()).unwrap();
         let terminal = || -> OwnedFd { terminal.try_clone().unwrap() };
-        let child = Command::new(env::current_exe().unwrap())
+        let child = client
             .args(["--exact", "terminal::client", "--nocapture", "--quiet"])
             .env(TASK, task)
             .stdin(Stdio::from(terminal()))
@@ -106,12 +122,30 @@ async fn client() {
             plugin.options.stdin =
                 Stdin::Taken("used by stdin resource manifest reader".to_owned());
         }
+        "asks by itself" => {
+            plugin.exec.interactive_mode = Some(ExecInteractiveMode::Never);
+            let script = "exec 3<>/dev/tty; printf 'Who? ' >&3; stty -echo <&3; read answer <&3; echo \"$answer\"";
+            plugin.exec.args.as_mut().unwrap()[1] = script.to_owned();
+        }
+        "hangs" => {
+            plugin.exec.interactive_mode = Some(ExecInteractiveMode::Never);
+            plugin.options.timeout = Duration::from_secs(2);
+            let script = "(sleep 1000 & echo $! >\"$DIR/orphan\"); sleep 1000 & echo $! >\"$DIR/child\"; \
+                          echo $$ >\"$DIR/self\"; wait; wait";
+            plugin.exec.args.as_mut().unwrap()[1] = script.to_owned();
+        }
         other => panic!("no such task: {other}"),
     }
     let end = match plugin.authenticator().credential().await {
         Ok(credential) => credential.authorization().unwrap().to_str().unwrap().to_owned(),
         Err(error) => error.to_string(),
     };
+    if task == "hangs" {
+        assert!(!lives(&plugin.file("self")), "it was waited for");
+        for name in ["child", "orphan"] {
+            eventually(name, || !lives(&plugin.file(name))).await;
+        }
+    }
     println!("the end: {end}");
 }
 
@@ -145,4 +179,22 @@ fn a_terminal_that_the_client_reads_itself_is_not_lent_cred_18_40() {
         "getting credentials: exec plugin cannot support interactive mode: standard input is unavailable: \
          used by stdin resource manifest reader"
     );
+}
+
+/// CRED-18. Hole: such a plugin was stopped by the terminal, as one of a background group, and killed when its time was over.
+#[test]
+fn a_plugin_may_open_the_terminal_itself_as_in_client_go_cred_18() {
+    let mut client = Client::start_session("asks by itself");
+    client.sees("Who? ");
+    client.types(
+        r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"by-tty"}}"#,
+    );
+    assert_eq!(client.end(), "Bearer by-tty");
+}
+
+/// CRED-38: it is in our process group then, which must survive.
+#[test]
+fn a_plugin_that_hangs_on_a_terminal_is_killed_with_its_children_cred_38() {
+    let end = Client::start_session("hangs").end();
+    assert!(end.contains("did not finish within 2 s and was killed"), "{end}");
 }

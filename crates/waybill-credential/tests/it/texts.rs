@@ -4,7 +4,7 @@ use std::{collections::HashMap, io::IsTerminal, time::Duration};
 
 use kube::config::{AuthProviderConfig, ExecInteractiveMode};
 use serde_json::json;
-use waybill_credential::Stdin;
+use waybill_credential::{Policy, Stdin, misspelt_interactive_mode};
 
 use crate::support::Plugin;
 
@@ -99,6 +99,28 @@ fn runs() -> Vec<Case> {
             "decoding stdout: status.expirationTimestamp is not a time as in RFC 3339",
         ),
         case(
+            "CRED-05",
+            changed(|it| it.options.policy = Policy::Allowlist(vec!["cat".to_owned()])),
+            "exec: executable /bin/sh is not allowed by the credential plugin policy",
+        ),
+        case(
+            "CRED-36",
+            changed(|it| {
+                it.exec.command = Some("waybill-no-such-plugin".to_owned());
+                it.exec.install_hint = Some("get it".to_owned());
+            }),
+            "exec: executable waybill-no-such-plugin not found\n\n\
+             It looks like you are trying to use a client-go credential plugin that is not installed.\n\n\
+             To learn more about this feature, consult the documentation available at:\n      \
+             https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins\n\n\
+             get it",
+        ),
+        case(
+            "CRED-37",
+            Plugin::running("kill -9 $$"),
+            "exec: executable /bin/sh failed with exit code -1",
+        ),
+        case(
             "CRED-37",
             Plugin::running("exit 42"),
             "exec: executable /bin/sh failed with exit code 42",
@@ -130,6 +152,10 @@ fn what_is_wrong_with_a_stanza_is_said_in_upstreams_words_cred_02_03_19() {
         assert_eq!(error.to_string(), expected, "{id}");
         assert_eq!(plugin.runs(), 0);
     }
+    let misspelt = "users: [{name: u, user: {exec: {interactiveMode: Sometimes}}}]";
+    let error = misspelt_interactive_mode(misspelt).unwrap();
+    let expected = "invalid configuration: invalid interactiveMode for u: \"Sometimes\"";
+    assert_eq!(error.to_string(), expected, "CRED-19");
 }
 
 /// CRED-04, CRED-08
@@ -158,9 +184,9 @@ fn other_providers_beside_or_in_place_of_a_plugin_are_refused_cred_04_08() {
     assert_eq!(refused(false, "oidc"), Ok(()));
 }
 
-/// CRED-18, CRED-20, CRED-21, CRED-22, CRED-23, CRED-24, CRED-37, CRED-38, CRED-40
+/// CRED-05, CRED-18, CRED-20, CRED-21, CRED-22, CRED-23, CRED-24, CRED-36, CRED-37, CRED-38, CRED-40
 #[tokio::test]
-async fn what_is_wrong_with_a_run_is_said_in_upstreams_words_cred_18_to_40() {
+async fn what_is_wrong_with_a_run_is_said_in_upstreams_words_cred_05_to_40() {
     for (id, plugin, expected) in runs() {
         if id.starts_with("CRED-18") && std::io::stdin().is_terminal() {
             continue; // See terminal.rs.

@@ -1,7 +1,7 @@
 //! What is found again, by whom, and until when.
 
 use super::*;
-use crate::driver::{PodIdentity, PodToken};
+use crate::driver::{Call, PodIdentity, PodToken, Sharing};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -25,8 +25,12 @@ fn query(key: &str) -> Query {
 }
 
 fn keep(cache: &Cache, shelf: &Shelf, key: &str, value: &[u8]) {
-    let ends = Instant::now() + TTL;
-    cache.keep(shelf, &query(key), &SecretBytes::copy_of(value), ends, cache.generation());
+    keep_for(cache, "n", shelf, key, value);
+}
+
+fn keep_for(cache: &Cache, namespace: &str, shelf: &Shelf, key: &str, value: &[u8]) {
+    let (value, ends) = (SecretBytes::copy_of(value), Instant::now() + TTL);
+    cache.keep(shelf, &query(key), &value, ends, cache.reading(namespace));
 }
 
 fn has(cache: &Cache, shelf: &Shelf, key: &str) -> bool {
@@ -59,11 +63,11 @@ async fn old_values_are_wiped_without_being_asked_for_csi_47() {
     tokio::time::sleep(TTL / 2).await;
     assert!(cache.bytes() > 0);
     keep(&cache, &shelf, "other", b"value");
+    let both = cache.bytes();
     tokio::time::sleep(TTL / 2 + 2 * SWEEP_PAUSE).await;
-    assert!(has(&cache, &shelf, "other") && cache.state().shelves[&shelf].len() == 1);
+    assert!(has(&cache, &shelf, "other") && cache.bytes() < both);
     tokio::time::sleep(TTL).await;
     assert_eq!(cache.bytes(), 0);
-    assert!(cache.state().shelves.is_empty());
     drop(sweeper);
 }
 
@@ -102,7 +106,7 @@ fn what_is_invalidated_is_gone_and_does_not_come_back_csi_47() {
     let other = Shelf::of(&other, Sharing::Class);
     keep(&cache, &shelf, "k", b"value");
     keep(&cache, &other, "k", b"value");
-    let read = cache.generation();
+    let read = cache.reading("n");
     cache.invalidate_class("class");
     assert!(!has(&cache, &shelf, "k") && has(&cache, &other, "k"));
     let ends = Instant::now() + TTL;
@@ -112,20 +116,36 @@ fn what_is_invalidated_is_gone_and_does_not_come_back_csi_47() {
     assert_eq!(cache.bytes(), 0);
 }
 
+/// CSI-48: one account could fill the cache, and nobody else's values were kept.
 #[test]
-fn a_full_cache_takes_nothing_more_and_drops_nothing() {
+fn a_full_cache_makes_room_for_those_who_hold_less_csi_48() {
+    let cache = Cache::new(20_000);
+    let shelf = |namespace| Shelf::of(&call(namespace, "a", namespace), Sharing::Identity);
+    for key in 0..100 {
+        keep_for(&cache, "greedy", &shelf("greedy"), &key.to_string(), &[b'x'; 1000]);
+    }
+    assert!(cache.bytes() > 18_000);
+    for key in ["first", "second", "third"] {
+        keep_for(&cache, "modest", &shelf("modest"), key, &[b'x'; 1000]);
+    }
+    for key in 100..200 {
+        keep_for(&cache, "greedy", &shelf("greedy"), &key.to_string(), &[b'x'; 1000]);
+    }
+    for key in ["first", "second", "third"] {
+        assert!(has(&cache, &shelf("modest"), key), "{key}");
+    }
+    assert!(has(&cache, &shelf("greedy"), "199"), "its newest is there, its oldest is not");
+    assert!(!has(&cache, &shelf("greedy"), "0"));
+    assert!(cache.bytes() <= 20_000);
+}
+
+#[test]
+fn what_is_larger_than_the_cache_is_not_kept() {
     let cache = Cache::new(2_000);
     let shelf = Shelf::of(&call("n", "a", "u"), Sharing::Class);
-    keep(&cache, &shelf, "first", &[b'x'; 1000]);
-    let bytes = cache.bytes();
-    keep(&cache, &shelf, "second", &[b'x'; 1000]);
-    assert!(has(&cache, &shelf, "first") && !has(&cache, &shelf, "second"));
-    assert_eq!(cache.bytes(), bytes);
-    keep(&cache, &shelf, "third", b"");
-    keep(&cache, &shelf, "third", b"x");
-    let counted = cache.bytes();
-    cache.state().count_again();
-    assert_eq!(cache.bytes(), counted);
+    keep_for(&cache, "n", &shelf, "large", &[b'x'; 2_000]);
+    assert!(!has(&cache, &shelf, "large"));
+    assert_eq!(cache.bytes(), 0);
 }
 
 /// CSI-46, CSI-47: a name is not enough where there are tokens.

@@ -48,7 +48,7 @@ impl Aws {
 
     /// The same, for AWS's own addresses and these.
     pub fn at(self, allowed: AllowedAddresses) -> Self {
-        Self { allowed, ..self }
+        Self { clients: HttpClients::within(&allowed), allowed, ..self }
     }
 
     async fn read(

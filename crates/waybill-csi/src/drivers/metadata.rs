@@ -18,7 +18,7 @@ use self::{
 };
 use crate::{
     driver::{Answer, Call, Driver, FetchError, Query, Sharing},
-    drivers::sessions::{Sessions, Timed},
+    drivers::sessions::{Owned, Sessions, Timed},
     http::{Address, AllowedAddresses, HttpClient, HttpClients, Question, Reply, sensitive},
 };
 
@@ -60,7 +60,7 @@ impl Metadata {
 
     /// The same, for the address that clouds document and these.
     pub fn at(self, allowed: AllowedAddresses) -> Self {
-        Self { allowed, ..self }
+        Self { clients: HttpClients::within(&allowed), allowed, ..self }
     }
 
     async fn read(&self, class: &MetadataClass, resource: &Resource) -> Answer {
@@ -135,6 +135,13 @@ impl Driver for Metadata {
             None => Err(FetchError::backend(format!("{} was not read", query.resource.key))),
         };
         Ok(queries.into_iter().map(|query| query.and_then(answer)).collect())
+    }
+}
+
+/// The tokens of a machine are nobody's.
+impl Owned for Address {
+    fn owner(&self) -> &str {
+        ""
     }
 }
 

@@ -13,7 +13,10 @@ use std::{
 use sha2::{Digest, Sha256};
 use tokio::{sync::OnceCell, time::Instant};
 
-use crate::driver::{Call, FetchError, PodToken};
+use crate::{
+    cache::gives_way,
+    driver::{Call, FetchError, PodToken},
+};
 
 /// How many are remembered; a node has fewer pods.
 const SESSIONS: usize = 4096;
@@ -27,7 +30,7 @@ const SECOND_TRY: Duration = Duration::from_secs(60);
 /// has the name of the one before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity<C> {
-    class: C,
+    pub(crate) class: C,
     namespace: String,
     service_account: String,
     token: [u8; 32],
@@ -41,6 +44,17 @@ impl<C> Identity<C> {
             service_account: call.pod.service_account.clone(),
             token: Sha256::digest(token.token.expose()).into(),
         }
+    }
+}
+
+/// Whose session it is under a key: a namespace, or nobody's if it serves all alike.
+pub(crate) trait Owned {
+    fn owner(&self) -> &str;
+}
+
+impl<C> Owned for Identity<C> {
+    fn owner(&self) -> &str {
+        &self.namespace
     }
 }
 
@@ -113,7 +127,7 @@ impl<K, S> Default for Sessions<K, S> {
     }
 }
 
-impl<K: Clone + Eq + Hash, S> Sessions<K, S> {
+impl<K: Clone + Eq + Hash + Owned, S> Sessions<K, S> {
     /// The session of `key`: the one there is, or what `make` makes, of the old one if its time has
     /// come.
     pub(crate) async fn current(
@@ -139,6 +153,16 @@ impl<K: Clone + Eq + Hash, S> Sessions<K, S> {
         fill(self.replace(key, &refused.place), second).await
     }
 
+    /// Every session that has not ended; they are not used again.
+    #[cfg(any(feature = "vault", test))]
+    pub(crate) fn take_all(&self) -> Vec<(K, Held<S>)> {
+        let places =
+            std::mem::take(&mut *self.places.lock().unwrap_or_else(PoisonError::into_inner));
+        let lasts = |place: &Place<S>| place.get().is_some_and(|timed| !timed.has_ended());
+        let lasting = places.into_iter().filter(|(_, place)| lasts(place));
+        lasting.map(|(key, place)| (key, Held { place, is_new: false })).collect()
+    }
+
     fn place(&self, key: &K) -> Place<S> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = places.get(key) {
@@ -148,7 +172,7 @@ impl<K: Clone + Eq + Hash, S> Sessions<K, S> {
             places.retain(|_, place| place.get().is_some_and(|timed| !timed.has_ended()));
         }
         if places.len() >= SESSIONS {
-            places.clear();
+            make_room(&mut places, key.owner());
         }
         Arc::clone(places.entry(key.clone()).or_default())
     }
@@ -161,6 +185,19 @@ impl<K: Clone + Eq + Hash, S> Sessions<K, S> {
             *place = Place::default();
         }
         Arc::clone(place)
+    }
+}
+
+/// Drops the oldest session of the namespace that has most, which may be `newcomer`. It ends by itself.
+fn make_room<K: Clone + Eq + Hash + Owned, S>(places: &mut HashMap<K, Place<S>>, newcomer: &str) {
+    let mut counts = HashMap::<&str, usize>::new();
+    places.keys().for_each(|key| *counts.entry(key.owner()).or_default() += 1);
+    let own = counts.get(newcomer).copied().unwrap_or_default();
+    let victim = gives_way(counts, newcomer, own + 1).to_owned();
+    let of_victim = places.iter().filter(|(key, _)| key.owner() == victim);
+    let oldest = of_victim.min_by_key(|(_, place)| place.get().map(|timed| timed.made));
+    if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+        places.remove(&oldest);
     }
 }
 
@@ -187,6 +224,30 @@ mod tests {
             let timed = Timed::new((), Duration::from_secs(seconds));
             assert!(!timed.has_ended() && !timed.is_due(), "{seconds}");
         }
+    }
+
+    impl Owned for &str {
+        fn owner(&self) -> &str {
+            self.split('/').next().unwrap_or_default()
+        }
+    }
+
+    /// CSI-48: whoever has many pods must not end the sessions of others.
+    #[tokio::test(start_paused = true)]
+    async fn sessions_of_one_namespace_do_not_push_out_others_csi_48() {
+        let sessions = Sessions::<&str, ()>::default();
+        let make = async |_: Option<&Timed<()>>| Ok(Timed::new((), Duration::from_secs(3600)));
+        sessions.current(&"modest/a", make).await.unwrap();
+        for number in 0..SESSIONS + 10 {
+            let key: &'static str = format!("greedy/{number}").leak();
+            sessions.current(&key, make).await.unwrap();
+            tokio::time::advance(Duration::from_micros(1)).await;
+        }
+        let mut left: Vec<_> = sessions.take_all().into_iter().map(|(key, _)| key).collect();
+        left.sort_unstable();
+        assert_eq!(left.len(), SESSIONS);
+        assert!(left.contains(&"modest/a"), "it was there first");
+        assert!(!left.contains(&"greedy/0") && left.contains(&"greedy/4105"));
     }
 
     /// A session for each try would be a flood of them.

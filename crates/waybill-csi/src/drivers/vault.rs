@@ -22,7 +22,7 @@ use self::{
 };
 use crate::{
     driver::{Answer, Call, Driver, FailureKind, FetchError, PodToken, Query},
-    drivers::sessions::Identity,
+    drivers::sessions::{Held, Identity},
     http::{AllowedAddresses, HttpClients},
 };
 
@@ -31,6 +31,9 @@ pub const NAME: &str = "vault.csi.waybill.dev";
 
 /// How many paths are read at the same time for one container.
 const READS: usize = 8;
+
+/// How many logins are given back at the same time when the driver stops.
+const REVOCATIONS: usize = 32;
 
 /// Reads from Vault.
 #[derive(Default)]
@@ -46,9 +49,9 @@ impl Vault {
         Self::default()
     }
 
-    /// The same, for these addresses alone.
+    /// The same, for these addresses alone. Without it classes name any other machine that has TLS.
     pub fn at(self, allowed: AllowedAddresses) -> Self {
-        Self { allowed, ..self }
+        Self { clients: HttpClients::within(&allowed), allowed, ..self }
     }
 
     async fn read(
@@ -102,6 +105,19 @@ impl Driver for Vault {
             None => Err(FetchError::backend(format!("{} was not read", query.path.key))),
         };
         Ok(queries.into_iter().map(|query| query.and_then(answer)).collect())
+    }
+
+    /// A login is valid for as long as its role says, also when nobody knows it any more.
+    async fn release(&self) {
+        let revoke = |(identity, login): (Identity<VaultClass>, Held<Login>)| async move {
+            let class = &identity.class;
+            if let (Ok(client), Ok(login)) =
+                (self.clients.trusting(class.ca_bundle.as_deref()), login.get())
+            {
+                VaultApi::new(client, class).revoke(&login.session).await;
+            }
+        };
+        stream::iter(self.logins.take_all()).for_each_concurrent(REVOCATIONS, revoke).await;
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::reach::{Reach, is_off_limits};
 use crate::driver::{Call, FetchError};
 
 /// All but what RFC 3986 calls unreserved.
@@ -50,6 +51,12 @@ impl Address {
         Ok(Self(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/'))))
     }
 
+    /// Whether this is how it was written.
+    #[cfg(feature = "aws")]
+    pub(crate) fn is(&self, raw: &str) -> bool {
+        self.0 == raw
+    }
+
     /// Scheme, host and port, written in one way.
     fn origin(&self) -> Option<String> {
         origin(&self.0)
@@ -79,15 +86,16 @@ impl Address {
     }
 }
 
-/// Where a driver sends tokens and credentials, whatever classes say; anywhere, unless it is told.
+/// Where a driver sends tokens and credentials, whatever classes say: with `https` to other machines, or where the
+/// owner of the node says.
 ///
-/// Whoever may change a class may change where tokens of its pods go, so the owner of the node can name the
-/// addresses.
+/// Whoever may change a class may change where tokens of its pods go, and what a driver asks on the node's behalf,
+/// so the owner of the node can name the addresses. Nobody else can send a driver to what listens on the node itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedAddresses(Vec<String>);
 
 impl AllowedAddresses {
-    /// Only these: `https://host[:port]`. Paths do not count.
+    /// Only these: `https://host[:port]`. Paths do not count. None means that nobody has named any.
     pub fn only<'a>(addresses: impl IntoIterator<Item = &'a str>) -> Result<Self, NotAnAddress> {
         let origins = addresses.into_iter().map(|raw| {
             let uri: Option<Uri> = raw.parse().ok();
@@ -102,12 +110,22 @@ impl AllowedAddresses {
     /// Refuses an address that is not on the list.
     pub(crate) fn check(&self, address: &Address) -> Result<(), FetchError> {
         let origin = address.origin().unwrap_or_default();
-        if self.0.is_empty() || self.0.contains(&origin) {
-            return Ok(());
-        }
+        let why = match self.reach() {
+            Reach::Anywhere if self.0.contains(&origin) => return Ok(()),
+            Reach::Anywhere => "",
+            Reach::Elsewhere if is_this_link(address) => ": it is this machine or its link",
+            Reach::Elsewhere if !origin.starts_with("https:") => ": it is not https",
+            Reach::Elsewhere => return Ok(()),
+        };
         Err(FetchError::denied(format!(
-            "this driver sends nothing to {origin}; the owner of the node allows it with --allow-address"
+            "this driver sends nothing to {origin}{why}; the owner of the node allows it with \
+             --allow-address"
         )))
+    }
+
+    /// How far names may lead.
+    pub(super) fn reach(&self) -> Reach {
+        if self.0.is_empty() { Reach::Elsewhere } else { Reach::Anywhere }
     }
 }
 
@@ -137,8 +155,18 @@ pub(crate) fn is_plain_path(path: &str) -> bool {
 }
 
 fn is_this_machine(host: &str) -> bool {
-    let literal = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || literal.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost" || literal(host).is_some_and(|address| address.is_loopback())
+}
+
+/// Names are followed when they are looked up.
+fn is_this_link(address: &Address) -> bool {
+    let uri: Option<Uri> = address.0.parse().ok();
+    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+    is_this_machine(&host.to_ascii_lowercase()) || literal(host).is_some_and(is_off_limits)
+}
+
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 #[cfg(test)]
@@ -256,11 +284,47 @@ mod tests {
             let refused = check(wrong).unwrap_err();
             assert!(refused.message.starts_with("this driver sends nothing to "), "{wrong}");
         }
-        let anywhere = AllowedAddresses::default();
-        let address = Address::parse(&call(&[]), "vaultAddr", "https://any.example").unwrap();
-        assert_eq!(anywhere.check(&address), Ok(()));
         for wrong in ["", "vault", "ftp://a", "https://", "https://u@a", "https://a?x=1"] {
             assert!(AllowedAddresses::only([wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    /// CSI-46: a class must not send a driver to what trusts whoever is on the node.
+    #[test]
+    fn without_a_list_classes_name_other_machines_with_tls_csi_46() {
+        #[track_caller]
+        fn check(raw: &str, expected: Option<&str>) {
+            let call = call(&[(ALLOW_PLAIN_HTTP, "true")]);
+            let address = Address::parse(&call, "vaultAddr", raw).unwrap();
+            let found = AllowedAddresses::default().check(&address).map_err(|error| error.message);
+            let text = expected.map(|origin| {
+                format!(
+                    "this driver sends nothing to {origin}; the owner of the node allows it with \
+                     --allow-address"
+                )
+            });
+            assert_eq!(found.err(), text, "{raw}");
+        }
+        check("https://any.example", None);
+        check("https://10.1.2.3:8200/base", None);
+        check("https://[2001:db8::1]:8200", None);
+        check("http://any.example", Some("http://any.example:80: it is not https"));
+        for host in [
+            "127.0.0.1",
+            "localhost",
+            "LOCALHOST",
+            "[::1]",
+            "169.254.169.254",
+            "[fe80::1]",
+            "0.0.0.0",
+        ] {
+            let origin = format!("https://{}:443", host.to_ascii_lowercase());
+            let origin = format!("{origin}: it is this machine or its link");
+            check(&format!("https://{host}"), Some(&origin));
+            check(
+                &format!("http://{host}"),
+                Some(&origin.replace("https", "http").replace(":443", ":80")),
+            );
         }
     }
 }

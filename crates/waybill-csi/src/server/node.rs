@@ -29,7 +29,7 @@ use crate::{
 
 /// A driver behind its guards.
 pub(crate) struct NodeService<D> {
-    driver: D,
+    driver: Arc<D>,
     node_id: String,
     limiter: Option<Limiter>,
     in_flight: InFlight,
@@ -39,7 +39,7 @@ pub(crate) struct NodeService<D> {
 
 impl<D: Driver> NodeService<D> {
     pub(super) fn new(
-        driver: D,
+        driver: Arc<D>,
         config: &Config,
         cache: Arc<Cache>,
         metrics: Arc<Metrics>,
@@ -86,7 +86,7 @@ impl<D: Driver> NodeService<D> {
         // Whoever had the turn before may have asked for the same.
         let found = self.cache.find(&shelf, queries, Instant::now());
         let missing = without_value(queries, &found);
-        let read = self.cache.generation();
+        let read = self.cache.reading(&call.pod.namespace);
         let answers = match missing.as_slice() {
             [] => Vec::new(),
             missing => self.ask(call, missing).await,

@@ -3,7 +3,7 @@
 mod limits;
 
 use std::{
-    fs,
+    fs, future,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -44,6 +44,9 @@ struct Counting {
     /// Whom the identity check refuses.
     stranger: Option<&'static str>,
     max_in_flight: Option<u32>,
+    /// How often it was told to give back what it holds, and whether it takes for ever.
+    released: Arc<AtomicUsize>,
+    is_stuck: bool,
 }
 
 impl Driver for Counting {
@@ -84,6 +87,13 @@ impl Driver for Counting {
             key => Ok(SecretBytes::from(format!("{key} {call}").into_bytes())),
         };
         Ok(queries.iter().map(answer).collect())
+    }
+
+    async fn release(&self) {
+        self.released.fetch_add(1, Ordering::SeqCst);
+        if self.is_stuck {
+            future::pending::<()>().await;
+        }
     }
 }
 
@@ -313,13 +323,13 @@ async fn sockets_that_were_removed_come_back() {
         let endpoint = Endpoint::try_from(format!("unix://{}", socket.display())).unwrap();
         match endpoint.connect().await {
             Ok(channel) => break channel,
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Err(_) => sleep(Duration::from_millis(20)).await,
         }
     };
     let info = RegistrationClient::new(registration).get_info(InfoRequest {}).await.unwrap();
     let endpoint = info.into_inner().endpoint;
     while !Path::new(&endpoint).exists() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
     let node = NodeClient::new(channel(Path::new(&endpoint)).await);
     values(&node, request(ALL, &["a"])).await.unwrap();
@@ -330,7 +340,7 @@ async fn sockets_that_were_removed_come_back() {
 async fn calls_under_way_are_answered_before_the_end() {
     let gate = Arc::new(Semaphore::new(0));
     let driver = Counting { gate: Some(Arc::clone(&gate)), ..Counting::default() };
-    let calls = Arc::clone(&driver.calls);
+    let (calls, released) = (Arc::clone(&driver.calls), Arc::clone(&driver.released));
     let Served { server, node, dir } = serve(driver, |_, _| {}).await;
     let stop = async {
         while calls.load(Ordering::SeqCst) == 0 {
@@ -339,6 +349,7 @@ async fn calls_under_way_are_answered_before_the_end() {
         let stopping = server.stop();
         let release = async {
             tokio::task::yield_now().await;
+            assert_eq!(released.load(Ordering::SeqCst), 0, "a call needs what the driver holds");
             gate.add_permits(1);
         };
         tokio::join!(stopping, release);
@@ -348,6 +359,18 @@ async fn calls_under_way_are_answered_before_the_end() {
     let (found, ()) = tokio::join!(ask, stop);
     assert_eq!(found.unwrap(), ["a 0"]);
     assert!(!dir.path().join("plugins/csi.sock").exists());
+    assert_eq!(released.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_calls_nor_the_driver_hold_up_the_end_for_ever() {
+    let driver = Arc::new(Counting { is_stuck: true, ..Counting::default() });
+    let (released, stop) = (Arc::clone(&driver.released), CancellationToken::new());
+    let start = tokio::time::Instant::now();
+    stop.cancel();
+    serve_and_release(future::pending(), driver, stop).await;
+    assert_eq!(released.load(Ordering::SeqCst), 1);
+    assert_eq!(start.elapsed().as_secs(), (STOP_LIMIT + RELEASE_LIMIT).as_secs());
 }
 
 /// CSI-55

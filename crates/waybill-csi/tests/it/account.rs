@@ -6,7 +6,10 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::KeyPair;
 use serde_json::json;
 use waybill_core::secret::SecretBytes;
-use waybill_csi::driver::{Answer, Call, FailureKind, FetchError, PodIdentity, PodToken, Query};
+use waybill_csi::{
+    driver::{Answer, Call, FailureKind, FetchError, PodIdentity, PodToken, Query},
+    http::AllowedAddresses,
+};
 use waybill_testkit::driver_conformance::Target;
 
 /// Signs tokens of service accounts, as the API server does.
@@ -111,4 +114,9 @@ pub(crate) fn failure(answers: Result<Vec<Answer>, FetchError>) -> (FailureKind,
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+}
+
+/// A server of ours is on this machine, which drivers leave alone unless the owner of the node names it.
+pub(crate) fn only(address: &str) -> AllowedAddresses {
+    AllowedAddresses::only([address]).unwrap()
 }

@@ -11,7 +11,7 @@ use waybill_csi::{
 use waybill_testkit::aws::{AwsServer, Make, REGION};
 
 use crate::{
-    account::{Issuer, failure, pod, query, values},
+    account::{Issuer, failure, only, pod, query, values},
     conformance::{all_passed, judge_driver},
 };
 
@@ -85,8 +85,8 @@ fn rights(make: Make) -> Value {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the server compares signatures with its clock")]
-fn aws() -> Aws {
-    Aws::new(SystemTime::now)
+fn aws(address: &str) -> Aws {
+    Aws::new(SystemTime::now).at(only(address))
 }
 
 #[tokio::test]
@@ -110,7 +110,10 @@ async fn read_all(lab: &Lab) {
         expected.push((query("ssm/app/url", &[("version", "1")]), "u1"));
     }
     let (queries, expected): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
-    assert_eq!(values(aws().fetch(&lab.call("web", &[]), &queries).await), expected);
+    assert_eq!(
+        values(aws(lab.server.address()).fetch(&lab.call("web", &[]), &queries).await),
+        expected
+    );
 }
 
 /// CSI-44, CSI-49
@@ -133,7 +136,7 @@ async fn fail_alone(lab: &Lab) {
         query("s3/bucket", &[]),
         query("ssm/app/url", &[]),
     ];
-    let answers = aws().fetch(&lab.call("web", &[]), &queries).await.unwrap();
+    let answers = aws(lab.server.address()).fetch(&lab.call("web", &[]), &queries).await.unwrap();
     let kinds: Vec<_> =
         answers.iter().map(|answer| answer.as_ref().err().map(|error| error.kind)).collect();
     let expected = [
@@ -157,7 +160,7 @@ async fn fail_alone(lab: &Lab) {
 #[tokio::test]
 async fn the_backend_decides_by_the_token_of_the_pod_csi_46() {
     let Some(lab) = Lab::start(Make::Ministack) else { return };
-    let (aws, queries) = (aws(), [query("secretsmanager/app/token", &[])]);
+    let (aws, queries) = (aws(lab.server.address()), [query("secretsmanager/app/token", &[])]);
     let (kind, text) = failure(aws.fetch(&lab.call("intruder", &[]), &queries).await);
     assert_eq!(kind, FailureKind::Denied, "{text}");
     assert!(text.contains("web identity"), "{text}");
@@ -182,13 +185,16 @@ async fn read_one_by_one(lab: &Lab) {
     lab.server.check_after_log_in();
     let keys = ["secretsmanager/app/token", "secretsmanager/app/db"];
     let queries = [query(keys[0], &[]), query(keys[1], &[("field", "user")])];
-    assert_eq!(values(aws().fetch(&lab.call("web", &[]), &queries).await), ["second", "shop"]);
+    assert_eq!(
+        values(aws(lab.server.address()).fetch(&lab.call("web", &[]), &queries).await),
+        ["second", "shop"]
+    );
 }
 
 #[tokio::test]
 async fn rights_that_change_count_at_once() {
     let Some(lab) = Lab::start(Make::Ministack) else { return };
-    let (aws, call) = (aws(), lab.call("web", &[]));
+    let (aws, call) = (aws(lab.server.address()), lab.call("web", &[]));
     let queries = [query("secretsmanager/app/token", &[])];
     assert_eq!(values(aws.fetch(&call, &queries).await), ["second"]);
     lab.server
@@ -199,7 +205,8 @@ async fn rights_that_change_count_at_once() {
 #[tokio::test]
 async fn a_wrong_clock_is_refused_as_a_wrong_signature() {
     let Some(lab) = Lab::start(Make::Ministack) else { return };
-    let aws = Aws::new(|| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+    let aws = Aws::new(|| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))
+        .at(only(lab.server.address()));
     let queries = [query("secretsmanager/app/token", &[])];
     assert_eq!(failure(aws.fetch(&lab.call("web", &[]), &queries).await).0, FailureKind::Denied);
 }
@@ -216,7 +223,7 @@ async fn a_service_that_is_not_there_is_tried_again_csi_44() {
             ("endpoint", "http://127.0.0.1:1"),
         ],
     );
-    let answers = aws().fetch(&call, &[query("ssm/app/url", &[])]).await;
+    let answers = aws("http://127.0.0.1:1").fetch(&call, &[query("ssm/app/url", &[])]).await;
     assert_eq!(failure(answers).0, FailureKind::Unavailable);
 }
 
@@ -230,7 +237,7 @@ async fn it_passes_every_case_csi_50() {
 async fn pass_every_case(lab: &Lab) {
     lab.server.check_after_log_in();
     let keys = ["secretsmanager/app/db?field=password", "ssm/app/url"];
-    all_passed(&judge_driver(aws(), &lab.call("web", &[]), &keys).await);
+    all_passed(&judge_driver(aws(lab.server.address()), &lab.call("web", &[]), &keys).await);
 }
 
 /// CSI-50
@@ -246,5 +253,7 @@ async fn a_second_server_is_of_the_same_opinion_csi_50() {
     lab.server
         .calls(&json!([["iam", "delete_role_policy", {"RoleName": "web", "PolicyName": "read"}]]));
     lab.server.check_after_log_in();
-    failure(aws().fetch(&lab.call("web", &[]), &[query("ssm/app/url", &[])]).await);
+    failure(
+        aws(lab.server.address()).fetch(&lab.call("web", &[]), &[query("ssm/app/url", &[])]).await,
+    );
 }

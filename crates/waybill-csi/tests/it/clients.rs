@@ -12,7 +12,7 @@ use waybill_csi::{driver::Driver, drivers::metadata::Metadata};
 use waybill_testkit::program::CLOUD_CLIENTS;
 
 use crate::{
-    account::{query, values},
+    account::{only, query, values},
     clouds::{AZURE_TOKEN, GCE_IDENTITY, GCE_TOKEN, azure, gce},
     metadata::class,
     web::Web,
@@ -112,7 +112,8 @@ async fn googles_client_takes_our_server_for_gce_and_asks_as_the_driver_does_csi
         (identity, GCE_IDENTITY),
         (query("instance/zone", &[]), "projects/1/zones/europe-west3-a"),
     ] {
-        let answers = Metadata::new().fetch(&call, slice::from_ref(&query)).await;
+        let answers =
+            Metadata::new().at(only(&web.address)).fetch(&call, slice::from_ref(&query)).await;
         assert_eq!(values(answers), [value]);
         let [asked] = &*web.asked() else { panic!("one request is enough") };
         // The client adds what it could leave out: scopes and a format.
@@ -132,6 +133,9 @@ async fn microsofts_client_takes_our_server_for_azure_and_asks_as_the_driver_doe
     let call = class("azure", &web.address, &[("allowCredentials", "true")]);
     let parameters = [("resource", "https://vault.azure.net"), ("field", "access_token")];
     let token = query("identity/oauth2/token", &parameters);
-    assert_eq!(values(Metadata::new().fetch(&call, &[token]).await), [AZURE_TOKEN]);
+    assert_eq!(
+        values(Metadata::new().at(only(&web.address)).fetch(&call, &[token]).await),
+        [AZURE_TOKEN]
+    );
     assert_eq!(web.asked(), by_client[..1]);
 }

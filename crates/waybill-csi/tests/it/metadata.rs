@@ -10,7 +10,7 @@ use waybill_csi::{
 use waybill_testkit::aws::{AwsServer, Make};
 
 use crate::{
-    account::{call, failure, pod, query, values},
+    account::{call, failure, only, pod, query, values},
     clouds::{AZURE_TOKEN, GCE_TOKEN, azure, gce},
     conformance::{all_passed, judge_driver},
     web::{Web, chunked, page},
@@ -27,7 +27,7 @@ async fn ec2_is_asked_with_a_token_only_csi_50() {
     let Some(stack) = AwsServer::start(Make::Ministack) else { return };
     let call = class("ec2", stack.address(), &[]);
     let queries = [query("placement/availability-zone", &[]), query("instance-id", &[])];
-    let driver = Metadata::new();
+    let driver = Metadata::new().at(only(stack.address()));
     let answers = values(driver.fetch(&call, &queries).await);
     assert!(answers[0].ends_with('a') && answers[1].starts_with("i-"), "{answers:?}");
     assert_eq!(values(driver.fetch(&call, &queries).await), answers);
@@ -39,7 +39,7 @@ async fn ec2_is_asked_with_a_token_only_csi_50() {
 #[tokio::test]
 async fn credentials_of_the_machine_are_for_classes_that_say_so() {
     let Some(stack) = AwsServer::start(Make::Ministack) else { return };
-    let driver = Metadata::new();
+    let driver = Metadata::new().at(only(stack.address()));
     let role = "iam/security-credentials/ministack-instance-role";
     let queries = [query(role, &[("field", "Type")])];
     let (kind, text) = failure(driver.fetch(&class("ec2", stack.address(), &[]), &queries).await);
@@ -57,7 +57,7 @@ async fn credentials_of_the_machine_are_for_classes_that_say_so() {
 #[tokio::test]
 async fn gce_tells_facts_and_keeps_its_tokens() {
     let web = Web::start(gce).await;
-    let (driver, call) = (Metadata::new(), class("gce", &web.address, &[]));
+    let (driver, call) = (Metadata::new().at(only(&web.address)), class("gce", &web.address, &[]));
     let zone = query("instance/zone", &[]);
     let answers = driver.fetch(&call, &[zone.clone(), zone]).await;
     assert_eq!(values(answers), ["projects/1/zones/europe-west3-a"; 2]);
@@ -73,7 +73,8 @@ async fn gce_tells_facts_and_keeps_its_tokens() {
 #[tokio::test]
 async fn azure_tells_facts_and_keeps_its_tokens() {
     let web = Web::start(azure).await;
-    let (driver, call) = (Metadata::new(), class("azure", &web.address, &[]));
+    let (driver, call) =
+        (Metadata::new().at(only(&web.address)), class("azure", &web.address, &[]));
     let answers = driver.fetch(&call, &[query("compute/location", &[])]).await;
     assert_eq!(values(answers), ["germanywestcentral"]);
     let parameters = [("resource", "https://vault.azure.net"), ("field", "access_token")];
@@ -86,6 +87,7 @@ async fn azure_tells_facts_and_keeps_its_tokens() {
     // Microsoft's client waits and asks again, too: tokens are there always, but not while the service is renewed.
     let web = Web::start(|_| page(StatusCode::NOT_FOUND, "")).await;
     let renewed = class("azure", &web.address, &[("allowCredentials", "true")]);
+    let driver = Metadata::new().at(only(&web.address));
     let answers = driver.fetch(&renewed, &[token, query("compute/none", &[])]).await.unwrap();
     let kinds: Vec<_> =
         answers.into_iter().filter_map(Result::err).map(|error| error.kind).collect();
@@ -102,7 +104,7 @@ async fn connections_are_kept_and_answers_are_bounded() {
         _ => page(StatusCode::OK, "value"),
     });
     let web = web.await;
-    let (driver, call) = (Metadata::new(), class("gce", &web.address, &[]));
+    let (driver, call) = (Metadata::new().at(only(&web.address)), class("gce", &web.address, &[]));
     for _ in 0..5 {
         assert_eq!(values(driver.fetch(&call, &[query("a", &[])]).await), ["value"]);
     }
@@ -127,7 +129,10 @@ async fn a_redirect_is_not_followed_csi_49() {
         page
     });
     let web = web.await;
-    let answers = Metadata::new().fetch(&class("gce", &web.address, &[]), &[query("a", &[])]).await;
+    let answers = Metadata::new()
+        .at(only(&web.address))
+        .fetch(&class("gce", &web.address, &[]), &[query("a", &[])])
+        .await;
     assert_eq!(failure(answers).0, FailureKind::Invalid);
     assert_eq!(elsewhere.connections(), 0);
 }
@@ -138,5 +143,5 @@ async fn it_passes_every_case_csi_50() {
     let Some(stack) = AwsServer::start(Make::Ministack) else { return };
     let call = class("ec2", stack.address(), &[]);
     let keys = ["placement/availability-zone", "instance-id"];
-    all_passed(&judge_driver(Metadata::new(), &call, &keys).await);
+    all_passed(&judge_driver(Metadata::new().at(only(stack.address())), &call, &keys).await);
 }

@@ -13,7 +13,7 @@ use waybill_csi::{
 use waybill_testkit::openbao::OpenBao;
 
 use crate::{
-    account::{Issuer, failure, pod, query, values},
+    account::{Issuer, failure, only, pod, query, values},
     conformance::{all_passed, judge_driver},
 };
 
@@ -58,6 +58,23 @@ impl Lab {
         self.issuer.call(pod(account), "vault", &parameters)
     }
 
+    /// It is on this machine, which drivers leave alone unless they are told.
+    fn driver(&self) -> Vault {
+        Vault::new().at(only(&self.address))
+    }
+
+    fn revocations(&self) -> usize {
+        self.bao.requests("update", "auth/token/revoke-self")
+    }
+
+    /// How many logins the server would take.
+    fn valid_logins(&self) -> usize {
+        let accessors = self.bao.line("list -format=json auth/token/accessors");
+        let accessors: Vec<String> = serde_json::from_str(&accessors).unwrap();
+        // One is that of root.
+        accessors.len() - 1
+    }
+
     fn logins(&self) -> usize {
         self.bao.requests("update", "auth/jwt/login")
     }
@@ -94,7 +111,7 @@ async fn pass(time: Duration) {
 #[tokio::test]
 async fn ten_variables_of_one_secret_are_one_login_and_one_read_csi_23() {
     let Some(lab) = Lab::start() else { return };
-    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let (vault, call) = (lab.driver(), lab.call("web", &[]));
     let mut queries = vec![field("secret/data/app/db", "password"); 9];
     queries.push(field("secret/data/app/db", "port"));
     let mut expected = vec![PASSWORD; 9];
@@ -111,7 +128,7 @@ async fn ten_variables_of_one_secret_are_one_login_and_one_read_csi_23() {
 #[tokio::test]
 async fn a_login_serves_only_the_token_that_it_was_made_with_csi_46() {
     let Some(lab) = Lab::start() else { return };
-    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let (vault, call) = (lab.driver(), lab.call("web", &[]));
     let queries = [field("secret/data/app/db", "password")];
     assert_eq!(values(vault.fetch(&call, &queries).await), [PASSWORD]);
     let mut forged = lab.call("web", &[]);
@@ -126,11 +143,29 @@ async fn a_login_serves_only_the_token_that_it_was_made_with_csi_46() {
     assert_eq!((lab.logins(), lab.reads()), (3, 2), "with the one that was refused");
 }
 
+/// CSI-46: a login that nobody knows any more must not stay valid.
+#[tokio::test]
+async fn logins_are_given_back_when_the_driver_stops_csi_46() {
+    let Some(lab) = Lab::start() else { return };
+    let vault = lab.driver();
+    let queries = [field("secret/data/app/db", "password")];
+    for _ in 0..3 {
+        assert_eq!(values(vault.fetch(&lab.call("web", &[]), &queries).await), [PASSWORD]);
+    }
+    // The server gives back a token of its own when it starts.
+    let before = lab.revocations();
+    assert_eq!((lab.logins(), lab.valid_logins()), (3, 3));
+    vault.release().await;
+    assert_eq!((lab.revocations() - before, lab.valid_logins()), (3, 0));
+    vault.release().await;
+    assert_eq!(lab.revocations() - before, 3, "each once");
+}
+
 /// CSI-46: what is denied for good is no reason for a login each time, and none is left behind.
 #[tokio::test]
 async fn what_stays_denied_makes_few_logins_csi_46() {
     let Some(lab) = Lab::start() else { return };
-    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let (vault, call) = (lab.driver(), lab.call("web", &[]));
     let denied = [field("secret/data/other/db", "password")];
     for _ in 0..5 {
         let answers = vault.fetch(&call, &denied).await.unwrap();
@@ -150,6 +185,14 @@ async fn tokens_go_only_to_addresses_that_are_allowed_csi_46() {
         failure(Vault::new().at(allowed).fetch(&lab.call("web", &[]), &queries).await);
     assert_eq!(kind, FailureKind::Denied);
     assert!(text.contains("this driver sends nothing to http"), "{text}");
+    // Nobody named any: the server is on this machine, whatever its name.
+    let port = lab.address.rsplit_once(':').unwrap().1;
+    for host in ["127.0.0.1", "localhost"] {
+        let here = lab.call("web", &[("vaultAddr", &format!("https://{host}:{port}"))]);
+        let (kind, text) = failure(Vault::new().fetch(&here, &queries).await);
+        assert_eq!(kind, FailureKind::Denied, "{host}: {text}");
+        assert!(text.contains("this machine or its link"), "{host}: {text}");
+    }
     assert_eq!((lab.logins(), lab.reads()), (0, 0));
 }
 
@@ -157,7 +200,7 @@ async fn tokens_go_only_to_addresses_that_are_allowed_csi_46() {
 async fn both_versions_of_kv_are_read_and_old_versions_of_the_second() {
     let Some(lab) = Lab::start() else { return };
     lab.bao.write("secret/data/app/db", &json!({"data": {"password": "newer"}}));
-    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let (vault, call) = (lab.driver(), lab.call("web", &[]));
     let old = query("secret/data/app/db", &[("field", "user"), ("version", "1")]);
     let queries = [field("kv1/app/db", "user"), query("secret/data/app/db", &[]), old];
     assert_eq!(values(vault.fetch(&call, &queries).await), ["shop", "newer", "shop"]);
@@ -175,7 +218,7 @@ async fn both_versions_of_kv_are_read_and_old_versions_of_the_second() {
 #[tokio::test]
 async fn what_fails_fails_alone_and_no_text_holds_a_value_csi_44_csi_49() {
     let Some(lab) = Lab::start() else { return };
-    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let (vault, call) = (lab.driver(), lab.call("web", &[]));
     let queries = [
         field("kv1/app/db", "user"),
         field("secret/data/other/db", "password"),
@@ -215,7 +258,7 @@ async fn what_fails_fails_alone_and_no_text_holds_a_value_csi_44_csi_49() {
 #[tokio::test]
 async fn the_backend_decides_by_the_token_of_the_pod_csi_46() {
     let Some(lab) = Lab::start() else { return };
-    let (vault, queries) = (Vault::new(), [field("kv1/app/db", "user")]);
+    let (vault, queries) = (lab.driver(), [field("kv1/app/db", "user")]);
     let (kind, text) = failure(vault.fetch(&lab.call("intruder", &[]), &queries).await);
     assert_eq!(kind, FailureKind::Denied);
     assert!(text.contains("refused the login as role \"web\" at auth/jwt"), "{text}");
@@ -238,7 +281,7 @@ async fn the_backend_decides_by_the_token_of_the_pod_csi_46() {
 #[tokio::test]
 async fn a_login_is_prolonged_in_time_and_made_again_when_it_was_revoked() {
     let Some(lab) = Lab::start() else { return };
-    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let (vault, call) = (lab.driver(), lab.call("web", &[]));
     let queries = [field("kv1/app/db", "user")];
     let renewals = || lab.bao.requests("update", "auth/token/renew-self");
     assert_eq!(values(vault.fetch(&call, &queries).await), ["shop"]);
@@ -260,7 +303,7 @@ async fn a_login_is_prolonged_in_time_and_made_again_when_it_was_revoked() {
 async fn a_login_that_cannot_be_prolonged_is_replaced() {
     let Some(lab) = Lab::start() else { return };
     lab.bao.write("auth/jwt/role/web", &role("batch"));
-    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let (vault, call) = (lab.driver(), lab.call("web", &[]));
     let queries = [field("kv1/app/db", "user")];
     assert_eq!(values(vault.fetch(&call, &queries).await), ["shop"]);
     pass(Duration::from_secs(45 * 60)).await;
@@ -271,7 +314,7 @@ async fn a_login_that_cannot_be_prolonged_is_replaced() {
 #[tokio::test]
 async fn containers_that_start_together_share_one_login() {
     let Some(lab) = Lab::start() else { return };
-    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let (vault, call) = (lab.driver(), lab.call("web", &[]));
     let queries = [field("kv1/app/db", "user")];
     let fetches = (0..20).map(|_| vault.fetch(&call, &queries));
     for answers in futures_util::future::join_all(fetches).await {
@@ -292,7 +335,7 @@ async fn a_namespace_of_the_backend_is_a_world_of_its_own() {
     let policy = json!({"policy": r#"path "secret/data/*" { capabilities = ["read"] }"#});
     lab.bao.write_in("team", "sys/policies/acl/web", &policy);
     lab.bao.write_in("team", "secret/data/app/db", &json!({"data": {"user": "team's"}}));
-    let (vault, queries) = (Vault::new(), [field("secret/data/app/db", "user")]);
+    let (vault, queries) = (lab.driver(), [field("secret/data/app/db", "user")]);
     let inside = lab.call("web", &[("vaultNamespace", "team/")]);
     assert_eq!(values(vault.fetch(&inside, &queries).await), ["team's"]);
     assert_eq!(values(vault.fetch(&lab.call("web", &[]), &queries).await), ["shop"]);
@@ -305,7 +348,7 @@ async fn no_path_gives_a_pod_its_login_csi_49() {
     let Some(lab) = Lab::start() else { return };
     lab.bao.line("namespace create child");
     lab.bao.write("secret/data/app/auth/db", &json!({"data": {"user": "auth's"}}));
-    let (vault, call) = (Vault::new(), lab.call("web", &[]));
+    let (vault, call) = (lab.driver(), lab.call("web", &[]));
     for key in
         ["auth/token/lookup-self", "child/auth/token/lookup-self", "child/sys/internal/ui/mounts"]
     {
@@ -321,7 +364,7 @@ async fn no_path_gives_a_pod_its_login_csi_49() {
 #[tokio::test]
 async fn a_backend_that_is_not_trusted_not_there_or_sealed_is_tried_again_csi_44() {
     let Some(lab) = Lab::start() else { return };
-    let (vault, queries) = (Vault::new(), [field("kv1/app/db", "user")]);
+    let (vault, queries) = (lab.driver(), [field("kv1/app/db", "user")]);
     let stranger = Issuer::new();
     let mut untrusting = lab.call("web", &[]);
     untrusting.parameters.remove("caBundle");
@@ -330,7 +373,8 @@ async fn a_backend_that_is_not_trusted_not_there_or_sealed_is_tried_again_csi_44
     assert!(text.starts_with("cannot connect to 127.0.0.1:"), "{text}");
 
     let nobody = lab.call("web", &[("vaultAddr", "https://127.0.0.1:1")]);
-    assert_eq!(failure(vault.fetch(&nobody, &queries).await).0, FailureKind::Unavailable);
+    let without = Vault::new().at(only("https://127.0.0.1:1"));
+    assert_eq!(failure(without.fetch(&nobody, &queries).await).0, FailureKind::Unavailable);
 
     let bad = lab.call("web", &[("caBundle", &stranger.public_pem())]);
     let (kind, text) = failure(vault.fetch(&bad, &queries).await);
@@ -349,5 +393,5 @@ async fn a_backend_that_is_not_trusted_not_there_or_sealed_is_tried_again_csi_44
 async fn it_passes_every_case_csi_50() {
     let Some(lab) = Lab::start() else { return };
     let keys = ["secret/data/app/db?field=password", "kv1/app/db?field=user"];
-    all_passed(&judge_driver(Vault::new(), &lab.call("web", &[]), &keys).await);
+    all_passed(&judge_driver(lab.driver(), &lab.call("web", &[]), &keys).await);
 }

@@ -47,7 +47,7 @@ pub(crate) fn config(
     let spec = container.to_container();
     let linux = LinuxContainerConfig {
         resources: Some(resources::resources(pod, &spec, machine.memory)),
-        security_context: Some(security::context(pod, &spec, image, target)?),
+        security_context: Some(security::context(pod, &spec, image, target, machine)?),
     };
     let words = Words::expand(
         container.name(),

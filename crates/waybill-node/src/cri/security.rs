@@ -1,5 +1,7 @@
 //! Who a container is and what it may do, from the contexts of its pod and its own.
 
+use std::path::{Component, Path, PathBuf};
+
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, Container, SELinuxOptions, SeccompProfile, SecurityContext,
 };
@@ -8,7 +10,7 @@ use waybill_proto::cri::{
     SecurityProfile, security_profile::ProfileType,
 };
 
-use super::sandbox::{self, ConfigError};
+use super::sandbox::{self, ConfigError, Machine};
 use crate::pod::Pod;
 
 /// What the kernel shows of itself and containers should not see.
@@ -37,6 +39,7 @@ pub(super) fn context(
     container: &Container,
     image: &Image,
     target: Option<&str>,
+    machine: &Machine,
 ) -> Result<LinuxContainerSecurityContext, ConfigError> {
     let of_pod = pod.spec().security_context.clone().unwrap_or_default();
     let own = container.security_context.clone().unwrap_or_default();
@@ -77,7 +80,7 @@ pub(super) fn context(
         readonly_paths: paths(&READ_ONLY),
         seccomp: Some(match own.seccomp_profile.as_ref().or(of_pod.seccomp_profile.as_ref()) {
             _ if privileged => profile(ProfileType::Unconfined, None),
-            Some(profile) => seccomp(profile),
+            Some(profile) => seccomp(profile, machine)?,
             // As kubelets with `seccompDefault` do.
             None => profile(ProfileType::RuntimeDefault, None),
         }),
@@ -142,12 +145,30 @@ pub(super) fn selinux(options: &SELinuxOptions) -> SeLinuxOption {
     }
 }
 
-fn seccomp(asked: &SeccompProfile) -> SecurityProfile {
+fn seccomp(asked: &SeccompProfile, machine: &Machine) -> Result<SecurityProfile, ConfigError> {
     match asked.type_.as_str() {
-        "RuntimeDefault" => profile(ProfileType::RuntimeDefault, None),
-        "Localhost" => profile(ProfileType::Localhost, asked.localhost_profile.as_deref()),
-        _ => profile(ProfileType::Unconfined, None),
+        "RuntimeDefault" => Ok(profile(ProfileType::RuntimeDefault, None)),
+        "Localhost" => {
+            let file =
+                local_profile(asked.localhost_profile.as_deref().unwrap_or_default(), machine)?;
+            Ok(profile(ProfileType::Localhost, file.to_str()))
+        }
+        _ => Ok(profile(ProfileType::Unconfined, None)),
     }
+}
+
+/// The file of a seccomp profile, which runtimes want with its whole path. The API server has checked the name, and nobody that of a
+/// static pod.
+fn local_profile(name: &str, machine: &Machine) -> Result<PathBuf, ConfigError> {
+    let plain = |part| matches!(part, Component::Normal(_));
+    if name.is_empty() || !Path::new(name).components().all(plain) {
+        let reason = format!(
+            "seccompProfile.localhostProfile {name:?} is no path below {}",
+            machine.directories.seccomp_profiles().display()
+        );
+        return Err(ConfigError(reason));
+    }
+    Ok(machine.directories.seccomp_profiles().join(name))
 }
 
 fn apparmor(asked: &AppArmorProfile) -> SecurityProfile {
@@ -170,7 +191,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::pod::testing::pod;
+    use crate::{directories::Directories, pod::testing::pod};
 
     fn image(uid: Option<i64>, username: &str) -> Image {
         let uid = uid.map(|value| Int64Value { value });
@@ -186,7 +207,28 @@ mod tests {
         spec["securityContext"] = of_pod;
         spec["containers"][0]["securityContext"] = own;
         let pod = pod(spec);
-        context(&pod, &pod.spec().containers[0], image, None)
+        context(&pod, &pod.spec().containers[0], image, None, &machine())
+    }
+
+    fn machine() -> Machine {
+        let directories = Directories { state: "/state".into(), logs: "/logs".into() };
+        Machine { node: "n".into(), directories, cgroup_root: "/waybill".into(), memory: 0 }
+    }
+
+    #[test]
+    fn a_seccomp_profile_of_the_node_is_a_file_below_its_folder() {
+        let of = |name: &str| {
+            let asked = json!({ "type": "Localhost", "localhostProfile": name });
+            let context = of(json!({}), json!({ "seccompProfile": asked }), &image(Some(0), ""));
+            context.map(|context| context.seccomp.unwrap()).map_err(|fault| fault.0)
+        };
+        let profile = of("a/b.json").unwrap();
+        assert_eq!(profile.profile_type(), ProfileType::Localhost);
+        assert_eq!(profile.localhost_ref, "/state/seccomp/a/b.json");
+        for name in ["", "/etc/passwd", "../b.json", "a/../../b.json"] {
+            let fault = of(name).unwrap_err();
+            assert!(fault.contains("is no path below /state/seccomp"), "{fault}");
+        }
     }
 
     #[test]

@@ -220,7 +220,8 @@ impl Csi {
             let hashes = hashes(&key, group, given);
             Some((group.class.to_owned(), ClassRecord { interval, hashes }))
         });
-        let record = Record { classes: classes.collect(), key };
+        let classes = classes.collect();
+        let record = Record::new(key, classes);
         self.rotations.begin(asker.pod.uid(), &asker.container.name, record).await;
     }
 

@@ -24,6 +24,9 @@ use waybill_core::{
 
 use crate::{directories::Directories, pod::Pod, server::ProvenanceLookup};
 
+/// The version of the files. Those without one are the same; newer ones are left alone (ADR 0044).
+const VERSION: u64 = 1;
+
 /// What every container was made with.
 #[derive(Clone, Debug)]
 pub(crate) struct Provenance {
@@ -36,6 +39,14 @@ pub(crate) struct Provenance {
 pub(crate) struct ContainerProvenance {
     image_variables: ImageVariables,
     variables: Vec<VariableProvenance>,
+}
+
+/// What is in a file.
+#[derive(Serialize)]
+struct Tagged<'a> {
+    version: u64,
+    #[serde(flatten)]
+    provenance: &'a ContainerProvenance,
 }
 
 /// Whether variables of the image are in the list. Not every runtime tells them.
@@ -123,7 +134,14 @@ impl Provenance {
 
 impl ProvenanceLookup for Provenance {
     fn find(&self, pod: &Pod, container: &str) -> Option<Value> {
-        serde_json::from_slice(&fs::read(self.path(pod, container)?).ok()?).ok()
+        let path = self.path(pod, container)?;
+        let mut found: Value = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+        let version = found.as_object_mut()?.remove("version").unwrap_or_default();
+        if version.as_u64().unwrap_or(0) > VERSION {
+            warn!(path = %path.display(), %version, "a record of variables is newer than this node and left alone");
+            return None;
+        }
+        Some(found)
     }
 }
 
@@ -133,7 +151,8 @@ fn write(path: &Path, provenance: &ContainerProvenance) -> io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     let new = path.with_extension("new");
-    fs::write(&new, serde_json::to_vec(provenance)?)?;
+    let tagged = Tagged { version: VERSION, provenance };
+    fs::write(&new, serde_json::to_vec(&tagged)?)?;
     fs::rename(&new, path)
 }
 
@@ -286,6 +305,26 @@ mod tests {
         let outside = directories.pod(pod.uid()).join("outside.json");
         fs::write(outside, "{}").unwrap();
         assert_eq!(Provenance::new(directories).find(&pod, "../outside"), None);
+    }
+
+    /// D15
+    #[test]
+    fn a_file_of_tomorrow_is_none_and_one_of_yesterday_is_read() {
+        let state = tempfile::tempdir().unwrap();
+        let directories =
+            Directories { state: state.path().to_owned(), logs: state.path().join("logs") };
+        let pod = pod(json!({"containers": [{"name": "a", "image": "i"}]}));
+        let path = directories.environment(pod.uid(), "a");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let find = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Provenance::new(directories.clone()).find(&pod, "a")
+        };
+        let plain = json!({"variables": []});
+        assert_eq!(find(r#"{"variables":[]}"#), Some(plain.clone()));
+        assert_eq!(find(r#"{"version":1,"variables":[]}"#), Some(plain));
+        assert_eq!(find(r#"{"version":2,"variables":[]}"#), None);
+        assert!(path.exists());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What one pod asks for several times while it starts is fetched once.
 //!
 //! Answers are kept for a moment, for the pod that asked: a new pod never sees what an older one read,
-//! and a restarted container is never much behind. Failures and tokens are not kept.
+//! and a restarted container is never much behind. Failures and tokens are not kept. When its moment is over an answer is
+//! wiped, whether somebody asks again or not.
 
 use std::{
     collections::HashMap,
@@ -9,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::time::sleep;
 use waybill_core::id::PodUid;
 
 use super::{Answer, ConfigMap, ObjectSource, Secret, Token, Wanted, WantedToken};
@@ -67,11 +69,13 @@ impl<S: ObjectSource> ObjectSource for CachedObjects<S> {
 type Key = (PodUid, String, String);
 
 /// Objects of one kind, and when each was read.
-struct Kept<T>(Mutex<HashMap<Key, (Instant, Arc<T>)>>);
+struct Kept<T>(Arc<Mutex<Table<T>>>);
+
+type Table<T> = HashMap<Key, (Instant, Arc<T>)>;
 
 impl<T> Default for Kept<T> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Arc::default())
     }
 }
 
@@ -80,24 +84,33 @@ impl<T> Kept<T> {
         self.lock().get(&key(wanted)).map(|(_, object)| Arc::clone(object))
     }
 
-    fn keep(&self, wanted: Wanted<'_>, object: &Arc<T>) {
-        self.lock().insert(key(wanted), (Instant::now(), Arc::clone(object)));
-    }
-
     fn forget(&self, pod: &PodUid) {
         self.lock().retain(|(owner, _, _), _| owner != pod);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, (Instant, Arc<T>)>> {
-        self.lock_at(Instant::now())
+    fn lock(&self) -> MutexGuard<'_, Table<T>> {
+        lock_at(&self.0, Instant::now())
     }
+}
 
-    /// Every look throws away what is too old, so nothing is kept for long while pods come and go.
-    fn lock_at(&self, now: Instant) -> MutexGuard<'_, HashMap<Key, (Instant, Arc<T>)>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|_, (read, _)| now.duration_since(*read) < MOMENT);
-        kept
+impl<T: Send + Sync + 'static> Kept<T> {
+    fn keep(&self, wanted: Wanted<'_>, object: &Arc<T>) {
+        self.lock().insert(key(wanted), (Instant::now(), Arc::clone(object)));
+        let table = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            sleep(MOMENT).await;
+            if let Some(table) = table.upgrade() {
+                drop(lock_at(&table, Instant::now()));
+            }
+        });
     }
+}
+
+/// Every look throws away what is too old.
+fn lock_at<T>(table: &Mutex<Table<T>>, now: Instant) -> MutexGuard<'_, Table<T>> {
+    let mut kept = table.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.retain(|_, (read, _)| now.duration_since(*read) < MOMENT);
+    kept
 }
 
 fn key(wanted: Wanted<'_>) -> Key {
@@ -143,14 +156,27 @@ mod tests {
         assert!(ask(&objects, "one", "db").await);
     }
 
-    #[test]
-    fn answers_are_kept_for_a_moment_only() {
+    #[tokio::test]
+    async fn answers_are_kept_for_a_moment_only() {
         let kept = Kept::default();
         let pod = uid("one");
         let wanted = Wanted { pod: &pod, namespace: "n", name: "db" };
         kept.keep(wanted, &Arc::new(()));
         assert!(kept.get(wanted).is_some());
         let later = Instant::now() + MOMENT;
-        assert!(kept.lock_at(later).is_empty());
+        assert!(lock_at(&kept.0, later).is_empty());
+    }
+
+    /// What a pod read when it started used to stay in memory until another pod read something.
+    #[tokio::test]
+    async fn nobody_needs_to_ask_again_for_an_answer_to_be_wiped() {
+        let kept = Kept::default();
+        let (pod, object) = (uid("one"), Arc::new(()));
+        kept.keep(Wanted { pod: &pod, namespace: "n", name: "db" }, &object);
+        let end = Instant::now() + Duration::from_secs(60);
+        while Arc::strong_count(&object) > 1 {
+            assert!(Instant::now() < end, "it is kept");
+            sleep(Duration::from_millis(10)).await;
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The conditions of a pod.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, PodCondition, PodStatus},
@@ -181,9 +183,10 @@ fn sort<'p>(
 ) -> Names {
     let mut names = Names { unknown: Vec::new(), lacking: Vec::new() };
     let lists = [&status.init_container_statuses, &status.container_statuses];
+    let known = lists.into_iter().flatten().flatten().map(|status| (&*status.name, status));
+    let known: HashMap<_, _> = known.collect();
     for container in containers {
-        let mut known = lists.into_iter().flatten().flatten();
-        match known.find(|status| status.name == container.name()) {
+        match known.get(container.name()).copied() {
             None => names.unknown.push(container.name().to_owned()),
             Some(status) if !is_fine(container, status) => {
                 names.lacking.push(container.name().to_owned());

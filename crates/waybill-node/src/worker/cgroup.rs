@@ -86,7 +86,8 @@ impl Cgroups {
         let PodLimits { shares, quota, memory } = PodLimits::of(pod);
         let path = cgroup_parent("", Qos::of(pod), pod.uid());
         let path = Path::new(path.trim_start_matches('/'));
-        let values = Values { shares: Some(shares), quota, memory, pids: self.pids_of_pod };
+        let values =
+            Values { shares: Some(shares), quota, memory, pids: self.pids_of_pod, no_swap: true };
         self.make(path, &values)
     }
 

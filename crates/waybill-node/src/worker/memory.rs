@@ -125,6 +125,13 @@ impl Memory {
         }
     }
 
+    /// Why the last try failed, if it did. It is shown until a try succeeds, as the kubelet does: who looks while a
+    /// container is tried again still learns what is wrong.
+    pub(crate) fn last_failure(&self, name: &str) -> Option<&Waiting> {
+        let failure = self.failures.get(name)?;
+        Some(failure.pause.as_ref().unwrap_or(&failure.waiting))
+    }
+
     /// Whether the last try failed, too.
     pub(crate) fn has_failed(&self, name: &str) -> bool {
         self.failures.contains_key(name)

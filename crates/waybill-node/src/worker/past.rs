@@ -9,7 +9,7 @@ use waybill_api::pod::ContainerKind;
 
 use crate::{
     observed::{ContainerState, Observed, ObservedContainer},
-    pod::{ContainerRef, Pod},
+    pod::{ContainerRef, Pod, RestartPolicy},
 };
 
 /// The code of an end that nobody saw.
@@ -48,8 +48,8 @@ fn ended(pod: &Pod, container: ContainerRef<'_>) -> Option<ObservedContainer> {
     let end = status.state.as_ref().and_then(|state| state.terminated.as_ref());
     let state = match end {
         Some(end) => exited(end),
-        // It runs once, and has; the others are started again.
-        None if container.kind == ContainerKind::Ephemeral && has_run(status) => {
+        // It runs once, and has: the machine was started anew under it. The others are started again.
+        None if runs_once(pod, container) && has_run(status) => {
             exited(&ContainerStateTerminated { exit_code: KILLED, ..Default::default() })
         }
         None => return None,
@@ -66,6 +66,11 @@ fn ended(pod: &Pod, container: ContainerRef<'_>) -> Option<ObservedContainer> {
         created: Timestamp::UNIX_EPOCH,
         state,
     })
+}
+
+fn runs_once(pod: &Pod, container: ContainerRef<'_>) -> bool {
+    container.kind == ContainerKind::Ephemeral
+        || container.restart_policy(pod) == RestartPolicy::Never
 }
 
 fn exited(end: &ContainerStateTerminated) -> ContainerState {

@@ -4,7 +4,7 @@
 //! the current sandbox only, since a new sandbox begins from the start. What the runtime has forgotten is
 //! taken from the status of the pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use waybill_api::pod::ContainerKind;
@@ -71,6 +71,8 @@ pub(crate) enum KillCause {
     Rotated,
     SpecChanged,
     StartupFailed,
+    /// The runtime cannot tell whether it runs. A second one beside it would be worse than none.
+    Unknown,
 }
 
 /// A container that shall start now.
@@ -332,6 +334,12 @@ impl<'a> Planner<'a> {
     fn start_when_due(&mut self, container: ContainerRef<'_>) {
         let name = container.name();
         let latest = self.latest(container);
+        if let Some(unknown) = latest.filter(|it| it.state == ContainerState::Unknown)
+            && self.is_in_sandbox(unknown)
+        {
+            self.kill(unknown, KillCause::Unknown);
+            return;
+        }
         let attempt = past::next_attempt(self.pod, container, latest);
         if let Some((until, waiting)) = self.memory.not_before(name, self.now) {
             self.wake_at(until);
@@ -355,6 +363,9 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        if let Some(failure) = self.memory.last_failure(name) {
+            self.plan.waiting.insert(name.to_owned(), failure.clone());
+        }
         self.plan.starts.push(Start {
             kind: container.kind,
             name: name.to_owned(),
@@ -365,10 +376,9 @@ impl<'a> Planner<'a> {
 
     /// Containers that exist and were never started are made again under the same number.
     fn remove_unstarted(&mut self) {
-        let starts = &self.plan.starts;
+        let starts: HashSet<&str> = self.plan.starts.iter().map(|start| &*start.name).collect();
         let unstarted = self.observed.containers.iter().filter(|container| {
-            matches!(container.state, ContainerState::Created)
-                && starts.iter().any(|start| start.name == container.name)
+            matches!(container.state, ContainerState::Created) && starts.contains(&*container.name)
         });
         self.plan.removals = unstarted.map(|container| container.id.clone()).collect();
     }

@@ -205,6 +205,10 @@ impl Surroundings {
                 KillCause::SpecChanged => {
                     format!("Container {} definition changed, will be restarted", kill.name)
                 }
+                KillCause::Unknown => format!(
+                    "Container {} is in unknown state, try killing it before starting a new one",
+                    kill.name
+                ),
             };
             self.recorder.container(pod, &kill.name, Kind::Normal, "Killing", &message);
             let grace = self.probe_grace(pod, &kill.id).unwrap_or_else(|| pod.grace());

@@ -58,8 +58,12 @@ impl Cri {
             found => found?,
         };
         let record = container.record();
-        if !matches!(self.engine.state(&record.id), Ok(State::Running { .. })) {
-            return Ok(());
+        match self.engine.state(&record.id) {
+            Ok(State::Running { .. }) => {}
+            // Nobody can be asked to stop it; it can be killed.
+            Ok(State::Silent) => return self.kill(&record.id).await,
+            Ok(State::Unknown { .. }) => return Err(self.unknown(&record.id)),
+            Ok(State::Created | State::Exited(_)) | Err(_) => return Ok(()),
         }
         let grace = seconds(grace);
         if !grace.is_zero() {
@@ -110,9 +114,11 @@ impl Cri {
     ) -> Vec<waybill_proto::cri::Container> {
         let records = self.store.containers().into_iter().map(|container| container.record());
         let with_standing = records.map(|record| (self.standing(&record), record));
+        let unknown = self.store.unknown_containers().into_iter().map(|it| it.shown.clone());
         with_standing
-            .filter(|(standing, record)| filter::container(filter, record, standing.state))
             .map(|(standing, record)| convert::container(&record, &standing))
+            .chain(unknown)
+            .filter(|shown| filter::container(filter, shown))
             .collect()
     }
 
@@ -121,7 +127,14 @@ impl Cri {
         id: &str,
         verbose: bool,
     ) -> Result<ContainerStatusResponse> {
-        let record = self.store.container(id)?.record();
+        let container = match self.store.container(id) {
+            Err(error) => match self.store.unknown_container(id) {
+                Some(unknown) => return Ok(unknown.status_response()),
+                None => return Err(error),
+            },
+            Ok(container) => container,
+        };
+        let record = container.record();
         let standing = self.standing(&record);
         let info =
             verbose.then(|| ("info".to_owned(), convert::container_info(&record, &standing)));
@@ -134,7 +147,12 @@ impl Cri {
     /// The status of every container of a sandbox.
     pub(super) fn statuses_in(&self, sandbox: &str) -> Vec<ContainerStatus> {
         let records = self.store.containers_of(sandbox).into_iter().map(|it| it.record());
-        records.map(|record| convert::container_status(&record, self.standing(&record))).collect()
+        let unknown = self.store.unknown_containers().into_iter();
+        let unknown = unknown.filter(|it| it.shown.pod_sandbox_id == sandbox);
+        records
+            .map(|record| convert::container_status(&record, self.standing(&record)))
+            .chain(unknown.map(|it| it.status()))
+            .collect()
     }
 
     pub(super) async fn update_container(
@@ -163,7 +181,7 @@ impl Cri {
     pub(super) fn running(&self, id: &str) -> Result<String> {
         let record = self.store.container(id)?.record();
         let standing = self.standing(&record);
-        if standing.pid.is_none() {
+        if standing.state != ContainerState::ContainerRunning {
             let reason = format!("container {:?} is {}, not running", record.id, shown(&standing));
             return Err(CriError::state(reason));
         }
@@ -181,7 +199,7 @@ impl Cri {
             Ok(()) | Err(EngineError::NotFound { .. } | EngineError::WrongState { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        if !matches!(self.engine.state(id), Ok(State::Running { .. })) {
+        if !matches!(self.engine.state(id), Ok(State::Running { .. } | State::Silent)) {
             return Ok(());
         }
         match timeout(KILL_LIMIT, self.engine.wait_killed(id)).await {
@@ -194,6 +212,29 @@ impl Cri {
                 );
                 Err(CriError::state(reason))
             }
+        }
+    }
+
+    /// Why a container that the engine does not understand is left as it is.
+    fn unknown(&self, id: &str) -> CriError {
+        let reason = match self.engine.state(id) {
+            Ok(State::Unknown { reason }) => reason,
+            _ => String::new(),
+        };
+        CriError::Unknown { kind: "container", id: id.to_owned(), reason }
+    }
+
+    /// Fails if something in a sandbox is not understood: it would die with the sandbox.
+    pub(super) fn check_understood(&self, sandbox: &str) -> Result<()> {
+        let unknown = self.store.unknown_containers();
+        if let Some(unknown) = unknown.iter().find(|it| it.shown.pod_sandbox_id == sandbox) {
+            return Err(unknown.error());
+        }
+        let ids = self.store.containers_of(sandbox).into_iter().map(|it| it.record().id);
+        let is_unknown = |id: &String| matches!(self.engine.state(id), Ok(State::Unknown { .. }));
+        match ids.into_iter().find(is_unknown) {
+            Some(id) => Err(self.unknown(&id)),
+            None => Ok(()),
         }
     }
 
@@ -214,6 +255,6 @@ fn shown(standing: &Standing) -> &'static str {
         ContainerState::ContainerCreated => "created",
         ContainerState::ContainerRunning => "running",
         ContainerState::ContainerExited => "exited",
-        ContainerState::ContainerUnknown => "lost",
+        ContainerState::ContainerUnknown => "unknown",
     }
 }

@@ -68,6 +68,17 @@ impl Standing {
                 ..Self::new(ContainerState::ContainerRunning)
             },
             Some(State::Exited(exit)) => Self::exited(exit),
+            // It has not ended, and clients remove what is told to be unknown.
+            Some(State::Silent) => Self {
+                started_at: record.created_at,
+                message: "its monitor has not told yet how far it is".to_owned(),
+                ..Self::new(ContainerState::ContainerRunning)
+            },
+            Some(State::Unknown { reason }) => Self {
+                reason: "Unknown",
+                message: format!("the container is left as it is: {reason}"),
+                ..Self::new(ContainerState::ContainerUnknown)
+            },
         }
     }
 

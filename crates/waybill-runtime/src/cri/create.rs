@@ -178,7 +178,7 @@ impl Cri {
         }
         match self.engine.state(&target.id)? {
             State::Running { pid, .. } => Ok(Some(pid)),
-            State::Created | State::Exited(_) => {
+            State::Created | State::Exited(_) | State::Silent | State::Unknown { .. } => {
                 Err(CriError::state(format!("target container {:?} is not running", target.id)))
             }
         }

@@ -63,6 +63,19 @@ pub enum CriError {
         /// What state it is in, and what it needs.
         reason: String,
     },
+    /// Its record was written by a newer runtime, or is damaged. It is left as it is.
+    #[error(
+        "{kind} {id:?} is not understood and left as it is: {reason}; run the version that made it, or end its processes and \
+         remove its record by hand"
+    )]
+    Unknown {
+        /// What it is.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+        /// Which record cannot be understood, and why.
+        reason: String,
+    },
     /// The time that the caller gave is over.
     #[error("{what} did not end within {seconds} s and was killed")]
     Deadline {
@@ -139,7 +152,7 @@ impl CriError {
             Self::Unsupported { .. } => Code::Unimplemented,
             Self::NotFound { .. } => Code::NotFound,
             Self::NameTaken { .. } => Code::AlreadyExists,
-            Self::State { .. } => Code::FailedPrecondition,
+            Self::State { .. } | Self::Unknown { .. } => Code::FailedPrecondition,
             Self::Deadline { .. } => Code::DeadlineExceeded,
             Self::Stopping => Code::Unavailable,
             Self::Io { .. } => Code::Internal,
@@ -155,8 +168,8 @@ fn engine_code(error: &EngineError) -> Code {
     match error {
         EngineError::NotFound { .. } => Code::NotFound,
         EngineError::AlreadyExists { .. } => Code::AlreadyExists,
-        EngineError::Invalid { .. } => Code::InvalidArgument,
-        EngineError::WrongState { .. } => Code::FailedPrecondition,
+        EngineError::Invalid { .. } | EngineError::SeccompFile { .. } => Code::InvalidArgument,
+        EngineError::WrongState { .. } | EngineError::Unknown { .. } => Code::FailedPrecondition,
         EngineError::SpawnerLost => Code::Unavailable,
         EngineError::MonitorSilent { .. } => Code::DeadlineExceeded,
         EngineError::NotDone(error) => not_done_code(error),
@@ -165,7 +178,6 @@ fn engine_code(error: &EngineError) -> Code {
         | EngineError::Dial { .. }
         | EngineError::Create { .. }
         | EngineError::MonitorLost { .. }
-        | EngineError::NewerRecord { .. }
         | EngineError::Io { .. } => Code::Internal,
     }
 }
@@ -181,6 +193,7 @@ fn image_code(error: &ImageError) -> Code {
         | ImageError::ContainerId(_) => Code::InvalidArgument,
         ImageError::ContainerExists(_) => Code::AlreadyExists,
         ImageError::Registry { .. } | ImageError::Locked(_) => Code::Unavailable,
+        ImageError::Sealed { .. } => Code::FailedPrecondition,
         ImageError::Io { .. } => Code::Internal,
         ImageError::NotDone(error) => not_done_code(error),
     }

@@ -2,7 +2,11 @@
 
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use tokio::{io::AsyncReadExt, net::unix::pipe, time::timeout};
+use tokio::{
+    io::AsyncReadExt,
+    net::unix::pipe,
+    time::{Instant, timeout, timeout_at},
+};
 use tonic::metadata::MetadataMap;
 use uuid::Uuid;
 use waybill_core::{
@@ -50,29 +54,51 @@ impl Cri {
             stdout: true,
             stderr: true,
         };
-        let session = match self.engine.exec(&container, exec).await {
+        // From now on, and not from the start of the command: a machine may take its time for that.
+        let deadline = (limit > 0).then(|| Instant::now() + seconds(request.timeout));
+        let late = || CriError::Deadline { what: "the command", seconds: limit };
+        let started = self.start_before(deadline, container.clone(), exec).await;
+        let session = match started.ok_or_else(late)? {
             Ok(session) => session,
             // The command could not be started: that is its result, as a shell would tell it.
-            Err(EngineError::Exec(fault)) => {
+            Err(CriError::Engine(EngineError::Exec(fault))) => {
                 return Ok(ExecSyncResponse {
                     stdout: Vec::new(),
                     stderr: fault.message.into_bytes(),
                     exit_code: fault.code,
                 });
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
         let process = session.process.clone();
-        if limit == 0 {
-            return collect(&container, session).await;
-        }
-        match timeout(seconds(request.timeout), collect(&container, session)).await {
-            Ok(response) => response,
-            Err(_) => {
+        match before(deadline, collect(&container, session)).await {
+            Some(response) => response,
+            None => {
                 process.kill().await?;
-                Err(CriError::Deadline { what: "the command", seconds: limit })
+                Err(late())
             }
         }
+    }
+
+    /// Starts a session, unless that takes longer than its caller waits: then it is killed as soon as it is there.
+    async fn start_before(
+        self: &Arc<Self>,
+        deadline: Option<Instant>,
+        container: String,
+        exec: ExecRequest,
+    ) -> Option<Result<Session>> {
+        let engine = Arc::clone(&self.engine);
+        let mut start = self.tasks.spawn(async move { engine.exec(&container, exec).await });
+        let started = before(deadline, &mut start).await;
+        if started.is_none() {
+            self.tasks.spawn(async move {
+                if let Ok(Ok(session)) = start.await {
+                    // Dead, or dying with its container.
+                    let _ = session.process.kill().await;
+                }
+            });
+        }
+        started.map(|joined| Ok(joined.map_err(|_| CriError::Stopping)??))
     }
 
     /// Parks an exec session and returns its URL. The variables wait with it, in memory (EXEC-10).
@@ -135,6 +161,14 @@ impl Cri {
     fn streamable(&self, id: &str, streams: Streams) -> Result<String> {
         check_streams(streams)?;
         self.running(id)
+    }
+}
+
+/// What `work` brings, if it does so in time.
+async fn before<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, work).await.ok(),
+        None => Some(work.await),
     }
 }
 

@@ -1,8 +1,12 @@
 //! What containers of a sandbox share as files: names, resolver, shared memory.
+//!
+//! Containers may write all of it, so all of it lies on a small file system of the sandbox's own: what fills up is the sandbox's,
+//! and never the run directory, where the records of everybody are.
 
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
 };
 
 use rustix::{
@@ -16,7 +20,16 @@ use super::{
     spec::Shared,
 };
 
-/// As large as everywhere else.
+/// Where the file system is mounted, in the sandbox's directory.
+const MOUNT: &str = "shm";
+/// What of it is shared memory, and what the names are in.
+const MEMORY: &str = "shm";
+const NAMES: &str = "etc";
+const HOSTNAME: &str = "hostname";
+const HOSTS: &str = "hosts";
+const RESOLV_CONF: &str = "resolv.conf";
+
+/// As large as everywhere else. The mode is for runtimes up to 0.1.0, which take the whole for shared memory.
 const SHM_OPTIONS: &std::ffi::CStr = c"mode=1777,size=67108864";
 
 /// How a sandbox stands to the machine, as far as its files show it.
@@ -27,17 +40,30 @@ pub(crate) struct Isolation {
 
 /// Where a sandbox's files are.
 pub(crate) fn shared(directory: &Path, ipc: NamespaceMode) -> Shared {
-    let shm =
-        if ipc == NamespaceMode::Node { PathBuf::from("/dev/shm") } else { directory.join("shm") };
+    let mounted = directory.join(MOUNT);
+    let names = mounted.join(NAMES);
+    if !names.is_dir() {
+        return shared_as_before(directory, ipc);
+    }
     Shared {
-        shm,
-        hostname: directory.join("hostname"),
-        hosts: directory.join("hosts"),
-        resolv_conf: directory.join("resolv.conf"),
+        shm: if ipc == NamespaceMode::Node { "/dev/shm".into() } else { mounted.join(MEMORY) },
+        hostname: names.join(HOSTNAME),
+        hosts: names.join(HOSTS),
+        resolv_conf: names.join(RESOLV_CONF),
     }
 }
 
-/// Writes the files of a sandbox and mounts its shared memory.
+/// The same for a sandbox that a runtime up to 0.1.0 made: only its shared memory has a file system of its own.
+fn shared_as_before(directory: &Path, ipc: NamespaceMode) -> Shared {
+    Shared {
+        shm: if ipc == NamespaceMode::Node { "/dev/shm".into() } else { directory.join(MOUNT) },
+        hostname: directory.join(HOSTNAME),
+        hosts: directory.join(HOSTS),
+        resolv_conf: directory.join(RESOLV_CONF),
+    }
+}
+
+/// Mounts the file system of a sandbox and writes its files.
 pub(crate) fn make(
     directory: &Path,
     config: &PodSandboxConfig,
@@ -53,22 +79,37 @@ pub(crate) fn make(
     } else {
         hosts(hostname)
     };
+    mount_own(directory)?;
     let shared = shared(directory, isolation.ipc);
     write(&shared.hostname, &format!("{hostname}\n"))?;
     write(&shared.hosts, &hosts)?;
-    write(&shared.resolv_conf, &resolv_conf)?;
-    if isolation.ipc != NamespaceMode::Node {
-        fs::create_dir(&shared.shm).map_err(CriError::io("make", &shared.shm))?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        mount("shm", &shared.shm, "tmpfs", flags, SHM_OPTIONS)
-            .map_err(|error| CriError::io("mount shared memory at", &shared.shm)(error.into()))?;
+    write(&shared.resolv_conf, &resolv_conf)
+}
+
+fn mount_own(directory: &Path) -> Result<()> {
+    let mounted = directory.join(MOUNT);
+    fs::create_dir(&mounted).map_err(CriError::io("make", &mounted))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("shm", &mounted, "tmpfs", flags, SHM_OPTIONS)
+        .map_err(|error| CriError::io("mount shared memory at", &mounted)(error.into()))?;
+    for (name, mode) in [(MEMORY, 0o1777), (NAMES, 0o755)] {
+        let path = mounted.join(name);
+        fs::create_dir(&path)
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)))
+            .map_err(CriError::io("make", &path))?;
+    }
+    // Where runtimes up to 0.1.0 look, should one of them take this sandbox over.
+    for name in [HOSTNAME, HOSTS, RESOLV_CONF] {
+        let link = directory.join(name);
+        symlink(Path::new(MOUNT).join(NAMES).join(name), &link)
+            .map_err(CriError::io("make", &link))?;
     }
     Ok(())
 }
 
 /// Undoes [`make`], as far as it came. Removing twice is fine.
 pub(crate) fn remove(directory: &Path) -> Result<()> {
-    let shm = directory.join("shm");
+    let shm = directory.join(MOUNT);
     match unmount(&shm, UnmountFlags::DETACH) {
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
         Err(error) => return Err(CriError::io("unmount", shm)(error.into())),

@@ -3,31 +3,23 @@
 use std::collections::BTreeMap;
 
 use waybill_proto::cri::{
-    ContainerFilter, ContainerState, ContainerStatsFilter, PodSandboxFilter, PodSandboxState,
+    Container, ContainerFilter, ContainerStatsFilter, PodSandbox, PodSandboxFilter,
     PodSandboxStatsFilter,
 };
 
 use super::record::{ContainerRecord, SandboxRecord};
 
-pub(crate) fn sandbox(
-    filter: &PodSandboxFilter,
-    record: &SandboxRecord,
-    state: PodSandboxState,
-) -> bool {
-    record.id.starts_with(&filter.id)
-        && filter.state.as_ref().is_none_or(|wanted| wanted.state() == state)
-        && selects(&filter.label_selector, &record.config.labels)
+pub(crate) fn sandbox(filter: &PodSandboxFilter, shown: &PodSandbox) -> bool {
+    shown.id.starts_with(&filter.id)
+        && filter.state.as_ref().is_none_or(|wanted| wanted.state() == shown.state())
+        && selects(&filter.label_selector, &shown.labels)
 }
 
-pub(crate) fn container(
-    filter: &ContainerFilter,
-    record: &ContainerRecord,
-    state: ContainerState,
-) -> bool {
-    record.id.starts_with(&filter.id)
-        && record.sandbox.starts_with(&filter.pod_sandbox_id)
-        && filter.state.as_ref().is_none_or(|wanted| wanted.state() == state)
-        && selects(&filter.label_selector, &record.config.labels)
+pub(crate) fn container(filter: &ContainerFilter, shown: &Container) -> bool {
+    shown.id.starts_with(&filter.id)
+        && shown.pod_sandbox_id.starts_with(&filter.pod_sandbox_id)
+        && filter.state.as_ref().is_none_or(|wanted| wanted.state() == shown.state())
+        && selects(&filter.label_selector, &shown.labels)
 }
 
 pub(crate) fn container_stats(filter: &ContainerStatsFilter, record: &ContainerRecord) -> bool {

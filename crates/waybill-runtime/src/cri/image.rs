@@ -39,6 +39,7 @@ impl ImageService {
 
     /// All images, or the one that the filter names.
     fn list(&self, filter: Option<cri::ImageFilter>) -> Result<Vec<cri::Image>, Status> {
+        self.images.check()?;
         let wanted = filter.and_then(|filter| filter.image).map(|spec| spec.image);
         let images = match wanted.filter(|wanted| !wanted.is_empty()) {
             None => self.images.list(),

@@ -14,7 +14,6 @@ use waybill_proto::cri::{self, MountPropagation};
 use super::{
     Cri,
     error::{CriError, Result},
-    record::ContainerRecord,
     spec::Rootfs,
 };
 
@@ -58,27 +57,33 @@ impl Cri {
     /// Unmounts the images of a container. Twice is fine.
     pub(super) fn unmount_images(&self, container: &str) -> Result<()> {
         let volumes = self.container_dir(container).join(VOLUMES);
-        let entries = match fs::read_dir(&volumes) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(CriError::io("list", volumes)(error)),
-        };
-        for entry in entries {
-            let entry = entry.map_err(CriError::io("list", &volumes))?;
-            let number = entry.file_name().to_string_lossy().parse();
-            if let Ok(number) = number {
-                self.images.unmount(&store_id(container, number), &entry.path())?;
-            }
+        let numbers = numbers(&volumes).map_err(CriError::io("list", &volumes))?;
+        for number in numbers {
+            let place = volumes.join(number.to_string());
+            self.images.unmount(&store_id(container, number), &place)?;
         }
         Ok(())
     }
+
+    /// What the image store calls the root file system and the volumes of a container, also of one whose record cannot be read.
+    pub(super) fn mounted_for(&self, container: String) -> Vec<String> {
+        let volumes = self.container_dir(&container).join(VOLUMES);
+        let numbers = numbers(&volumes).unwrap_or_default();
+        let ids = numbers.into_iter().map(|number| store_id(&container, number));
+        let mut ids: Vec<_> = ids.collect();
+        ids.push(container);
+        ids
+    }
 }
 
-/// What the image store knows the container and its images by.
-pub(super) fn store_ids(record: &ContainerRecord) -> impl Iterator<Item = String> {
-    let images = record.config.mounts.iter().enumerate().filter(|(_, mount)| is_image(mount));
-    let images = images.map(|(number, _)| store_id(&record.id, number));
-    std::iter::once(record.id.clone()).chain(images)
+/// The volumes that lie there; none if there is no such directory.
+fn numbers(volumes: &Path) -> io::Result<Vec<usize>> {
+    let entries = match fs::read_dir(volumes) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+    Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
 pub(super) fn is_image(mount: &cri::Mount) -> bool {

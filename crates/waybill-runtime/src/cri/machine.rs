@@ -4,6 +4,8 @@ use std::{fs, path::Path};
 
 use rustix::system::uname;
 
+use super::apparmor::AppArmor;
+
 /// Facts about the kernel that decide what a request may ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
@@ -16,7 +18,7 @@ pub(crate) struct Machine {
     /// Whether swap can be limited.
     pub(crate) swap: bool,
     pub(crate) selinux: bool,
-    pub(crate) apparmor: bool,
+    pub(crate) apparmor: AppArmor,
     /// Whether a whole tree of mounts can be made read-only at once: Linux 5.12.
     pub(crate) recursive_read_only: bool,
     /// The number of the last capability that the kernel knows.
@@ -33,7 +35,6 @@ impl Machine {
             Some(list) => list.split_whitespace().any(|it| it == name),
             None => cgroup.join(name).is_dir(),
         };
-        let apparmor = fs::read("/sys/module/apparmor/parameters/enabled");
         let last = fs::read_to_string("/proc/sys/kernel/cap_last_cap");
         Self {
             unified,
@@ -45,7 +46,7 @@ impl Machine {
                 cgroup.join("memory/memory.memsw.limit_in_bytes").exists()
             },
             selinux: Path::new("/sys/fs/selinux/enforce").exists(),
-            apparmor: apparmor.is_ok_and(|text| text.starts_with(b"Y")),
+            apparmor: AppArmor::look_up(Path::new("/")),
             recursive_read_only: kernel_at_least(&uname().release().to_string_lossy(), (5, 12)),
             last_capability: last.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(40),
             hostname: uname().nodename().to_string_lossy().into_owned(),
@@ -71,7 +72,7 @@ impl Machine {
             hugetlb: true,
             swap: true,
             selinux: false,
-            apparmor: false,
+            apparmor: AppArmor::default(),
             recursive_read_only: true,
             last_capability: 40,
             hostname: "node-1".into(),

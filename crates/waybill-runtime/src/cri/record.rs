@@ -17,7 +17,10 @@ use waybill_proto::cri::{
 };
 
 use super::machine::Machine;
-use crate::engine::Namespaces;
+use crate::{
+    engine::Namespaces,
+    versioned::{self, Unreadable, Versioned},
+};
 
 const FILE: &str = "record.json";
 const NEW_FILE: &str = ".record.json.new";
@@ -33,6 +36,10 @@ pub(crate) struct SandboxRecord {
     pub(crate) namespaces: NamespacePaths,
     pub(crate) cgroup_parent: PathBuf,
     pub(crate) stopped: bool,
+}
+
+impl Versioned for SandboxRecord {
+    const VERSION: u32 = 1;
 }
 
 impl SandboxRecord {
@@ -101,6 +108,10 @@ pub(crate) struct ContainerRecord {
     pub(crate) start_error: Option<StartError>,
 }
 
+impl Versioned for ContainerRecord {
+    const VERSION: u32 = 1;
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedUser {
     pub(crate) uid: u32,
@@ -121,11 +132,11 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Writes the record of `directory` in place of an older one.
-pub(crate) fn write(directory: &Path, record: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write<T: Versioned + Serialize>(directory: &Path, record: &T) -> io::Result<()> {
     let (new, path) = (directory.join(NEW_FILE), directory.join(FILE));
     let mut options = fs::File::options();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec(record)?)?;
+    file.write_all(&versioned::to_vec(record)?)?;
     fs::rename(new, path)
 }
 
@@ -145,12 +156,15 @@ pub(crate) fn remove(directory: &Path, below: &[&str]) -> io::Result<()> {
 }
 
 /// Reads the record of `directory`, if it has one.
-pub(crate) fn read<T: DeserializeOwned>(directory: &Path) -> io::Result<Option<T>> {
-    match fs::read(directory.join(FILE)) {
-        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+pub(crate) fn read<T: Versioned + DeserializeOwned>(
+    directory: &Path,
+) -> Result<Option<T>, Unreadable> {
+    versioned::load(&directory.join(FILE))
+}
+
+/// The file of the record of `directory`.
+pub(crate) fn file(directory: &Path) -> PathBuf {
+    directory.join(FILE)
 }
 
 /// The names of the directories in `parent`, none if it does not exist.
@@ -171,18 +185,17 @@ pub(crate) fn directories(parent: &Path) -> io::Result<Vec<String>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use waybill_proto::cri::{KeyValue, PodSandboxMetadata};
-
-    use super::*;
-
-    fn container() -> ContainerRecord {
-        ContainerRecord {
+impl ContainerRecord {
+    /// One whose configuration still has a variable.
+    pub(crate) fn plain() -> Self {
+        let secret =
+            waybill_proto::cri::KeyValue { key: "SECRET".into(), value: b"hunter2".to_vec() };
+        Self {
             id: "c".into(),
             sandbox: "s".into(),
             created_at: 1,
             config: ContainerConfig {
-                envs: vec![KeyValue { key: "SECRET".into(), value: b"hunter2".to_vec() }],
+                envs: vec![secret],
                 labels: [("a".to_owned(), "b".to_owned())].into(),
                 ..ContainerConfig::default()
             },
@@ -196,6 +209,17 @@ mod tests {
             stop_signal: 15,
             start_error: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use waybill_proto::cri::PodSandboxMetadata;
+
+    use super::*;
+
+    fn container() -> ContainerRecord {
+        ContainerRecord::plain()
     }
 
     #[test]

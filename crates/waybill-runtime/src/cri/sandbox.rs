@@ -96,8 +96,9 @@ impl Cri {
         filter: &PodSandboxFilter,
     ) -> Vec<waybill_proto::cri::PodSandbox> {
         let records = self.store.sandboxes().into_iter().map(|sandbox| sandbox.record());
-        let chosen = records.filter(|it| filter::sandbox(filter, it, convert::sandbox_state(it)));
-        chosen.map(|record| convert::sandbox(&record)).collect()
+        let unknown = self.store.unknown_sandboxes().into_iter().map(|it| it.shown.clone());
+        let all = records.map(|record| convert::sandbox(&record)).chain(unknown);
+        all.filter(|shown| filter::sandbox(filter, shown)).collect()
     }
 
     pub(super) fn sandbox_status(
@@ -105,7 +106,12 @@ impl Cri {
         id: &str,
         verbose: bool,
     ) -> Result<PodSandboxStatusResponse> {
-        let record = self.store.sandbox(id)?.record();
+        let record = match (self.store.sandbox(id), self.store.unknown_sandbox(id)) {
+            (Err(_), Some(unknown)) => {
+                return Ok(unknown.status(self.statuses_in(&unknown.shown.id), self.now()));
+            }
+            (sandbox, _) => sandbox?.record(),
+        };
         let info = verbose.then(|| ("info".to_owned(), convert::sandbox_info(&record)));
         Ok(PodSandboxStatusResponse {
             status: Some(convert::sandbox_status(&record)),
@@ -218,6 +224,7 @@ impl Cri {
 
     async fn stop_locked_sandbox(self: &Arc<Self>, sandbox: &Sandbox) -> Result<()> {
         let record = sandbox.record();
+        self.check_understood(&record.id)?;
         for container in self.store.containers_of(&record.id) {
             self.kill(&container.record().id).await?;
         }

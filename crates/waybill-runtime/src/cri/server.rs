@@ -110,7 +110,8 @@ impl Server {
         let state_dir = fs::canonicalize(&config.state_dir)
             .map_err(at("find the state directory", path(&config.state_dir)))?;
         let images = Images::open(&state_dir)?;
-        let engine = Engine::new(spawner, config.run_dir.clone()).await?;
+        let history = state_dir.join("history");
+        let engine = Engine::with_history(spawner, config.run_dir.clone(), history).await?;
         let run_dir = fs::canonicalize(&config.run_dir)
             .map_err(at("find the run directory", path(&config.run_dir)))?;
         let address = config.streaming_address;
@@ -139,6 +140,7 @@ impl Server {
         cri.recover().await?;
         let listener = bind(&listen).map_err(at("listen at", path(&listen)))?;
         cri.tasks.spawn(Arc::clone(&cri).watch_exits());
+        cri.tasks.spawn(Arc::clone(&cri).watch_spawner());
         cri.tasks.spawn(Arc::clone(&cri.streaming).serve(cri.stop.clone()));
         let serving = cri.tasks.spawn(serve(Arc::clone(&cri), listener));
         info!(socket = %listen.display(), streaming = %cri.streaming.address(), "serving");

@@ -70,7 +70,7 @@ impl Plan<'_> {
             let reason = "a privileged container needs a sandbox that was made for one";
             return Err(CriError::invalid(reason));
         }
-        profiles::check_container(&context, self.machine)?;
+        let apparmor = profiles::check_container(&context, self.machine)?;
         let root = RootBuilder::default().path(self.rootfs).readonly(context.readonly_rootfs);
         let mounts = mounts::mounts(
             &mounts::Request {
@@ -87,7 +87,7 @@ impl Plan<'_> {
             .version("1.2.0")
             .root(root.build()?)
             .mounts(mounts.all)
-            .process(self.process(&context)?)
+            .process(self.process(&context, apparmor)?)
             .linux(linux)
             .build()?;
         // The sandbox's namespace has its name already.
@@ -110,7 +110,11 @@ impl Plan<'_> {
         args::working_dir(&self.config.working_dir, self.image)
     }
 
-    fn process(&self, context: &LinuxContainerSecurityContext) -> Result<Process> {
+    fn process(
+        &self,
+        context: &LinuxContainerSecurityContext,
+        apparmor: Option<String>,
+    ) -> Result<Process> {
         let user = UserBuilder::default()
             .uid(self.user.uid)
             .gid(self.user.gid)
@@ -126,6 +130,7 @@ impl Plan<'_> {
             .capabilities(capabilities)
             .no_new_privileges(context.no_new_privs)
             .build()?;
+        process.set_apparmor_profile(apparmor);
         // No limits of its own: a container has those of the runtime, as its service sets them.
         process.set_rlimits(None);
         if let Some(resources) = requested_resources(self.config) {

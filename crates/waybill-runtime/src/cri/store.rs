@@ -13,6 +13,7 @@ use waybill_proto::cri::{ContainerMetadata, PodSandboxMetadata};
 use super::{
     error::{CriError, Result},
     record::{ContainerRecord, SandboxRecord},
+    unknown::{UnknownContainer, UnknownSandbox},
 };
 
 /// Something with a record.
@@ -57,6 +58,8 @@ impl<R: Clone> Entry<R> {
 pub(crate) struct Store {
     sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
     containers: Mutex<BTreeMap<String, Arc<Container>>>,
+    unknown_sandboxes: Mutex<BTreeMap<String, Arc<UnknownSandbox>>>,
+    unknown_containers: Mutex<BTreeMap<String, Arc<UnknownContainer>>>,
     names: Arc<Mutex<BTreeMap<Name, String>>>,
 }
 
@@ -153,14 +156,52 @@ impl Store {
         }
     }
 
-    /// The sandbox of an id or of the beginning of one.
-    pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>> {
-        find(&lock(&self.sandboxes), id, "sandbox")
+    /// Keeps what is not understood. Its name, as far as that can be told, is taken.
+    pub(crate) fn add_unknown_sandbox(&self, sandbox: UnknownSandbox) {
+        if let Some(metadata) = &sandbox.shown.metadata {
+            lock(&self.names).insert(Name::of_sandbox(metadata), sandbox.shown.id.clone());
+        }
+        lock(&self.unknown_sandboxes).insert(sandbox.shown.id.clone(), Arc::new(sandbox));
     }
 
-    /// The container of an id or of the beginning of one.
+    /// Keeps what is not understood. Its name, as far as that can be told, is taken.
+    pub(crate) fn add_unknown_container(&self, container: UnknownContainer) {
+        let shown = &container.shown;
+        if let Some(metadata) = &shown.metadata {
+            let name = Name::of_container(&shown.pod_sandbox_id, metadata);
+            lock(&self.names).insert(name, shown.id.clone());
+        }
+        lock(&self.unknown_containers).insert(shown.id.clone(), Arc::new(container));
+    }
+
+    pub(crate) fn unknown_sandboxes(&self) -> Vec<Arc<UnknownSandbox>> {
+        lock(&self.unknown_sandboxes).values().cloned().collect()
+    }
+
+    pub(crate) fn unknown_containers(&self) -> Vec<Arc<UnknownContainer>> {
+        lock(&self.unknown_containers).values().cloned().collect()
+    }
+
+    /// The sandbox of an id or of the beginning of one, among those that are not understood.
+    pub(crate) fn unknown_sandbox(&self, id: &str) -> Option<Arc<UnknownSandbox>> {
+        find(&lock(&self.unknown_sandboxes), id, "sandbox").ok()
+    }
+
+    /// The container of an id or of the beginning of one, among those that are not understood.
+    pub(crate) fn unknown_container(&self, id: &str) -> Option<Arc<UnknownContainer>> {
+        find(&lock(&self.unknown_containers), id, "container").ok()
+    }
+
+    /// The sandbox of an id or of the beginning of one, which may be touched.
+    pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>> {
+        find(&lock(&self.sandboxes), id, "sandbox")
+            .map_err(|error| self.unknown_sandbox(id).map_or(error, |unknown| unknown.error()))
+    }
+
+    /// The container of an id or of the beginning of one, which may be touched.
     pub(crate) fn container(&self, id: &str) -> Result<Arc<Container>> {
         find(&lock(&self.containers), id, "container")
+            .map_err(|error| self.unknown_container(id).map_or(error, |unknown| unknown.error()))
     }
 
     pub(crate) fn sandboxes(&self) -> Vec<Arc<Sandbox>> {

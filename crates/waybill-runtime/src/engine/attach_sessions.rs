@@ -5,21 +5,19 @@
 //! streams. The streams end with the runtime, so one that starts again ends what it finds open.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use waybill_core::id::AuditId;
+use waybill_core::{chain::Chain, id::AuditId};
 
 use super::{SessionFilter, clock, record};
-
-/// The form of the files. A newer one is left alone.
-const VERSION: u32 = 1;
+use crate::versioned::Versioned;
 
 /// How many ended sessions are remembered; the audit log knows of the others.
 const MOST_ENDED: usize = 1000;
@@ -67,6 +65,8 @@ impl Drop for AttachSession {
 #[derive(Debug)]
 pub(super) struct AttachSessions {
     directory: PathBuf,
+    /// Where on the disk they are kept for after a reboot, if anywhere.
+    history: Option<PathBuf>,
     table: Mutex<Table>,
 }
 
@@ -80,7 +80,6 @@ struct Table {
 /// A record on the tmpfs.
 #[derive(Debug, Deserialize, Serialize)]
 struct AttachFile {
-    version: u32,
     id: String,
     container: String,
     started_at: SystemTime,
@@ -89,38 +88,22 @@ struct AttachFile {
     audit_id: Option<String>,
 }
 
-/// What every version of a record has.
-#[derive(Deserialize)]
-struct Versioned {
-    version: u32,
+impl Versioned for AttachFile {
+    const VERSION: u32 = 1;
 }
 
 impl AttachSessions {
-    pub(super) fn new(directory: PathBuf) -> Arc<Self> {
-        Arc::new(Self { directory, table: Mutex::default() })
+    pub(super) fn new(directory: PathBuf, history: Option<PathBuf>) -> Arc<Self> {
+        Arc::new(Self { directory, history, table: Mutex::default() })
     }
 
     /// Reads what the runtime before this one wrote. Whoever was attached is not any more.
     pub(super) fn load(&self) -> io::Result<()> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            if path.as_os_str().as_encoded_bytes().ends_with(record::HALF_WRITTEN.as_bytes()) {
-                let _ = fs::remove_file(&path);
-                continue;
-            }
-            match record::load::<Versioned>(&path) {
-                Ok(Some(Versioned { version: VERSION })) => {
-                    found.extend(record::load::<AttachFile>(&path).ok().flatten());
-                }
-                Ok(None) => {}
-                Ok(Some(Versioned { version })) => {
-                    tracing::warn!(path = %path.display(), version, "a record of an attach session is newer than this runtime");
-                }
-                Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "a record of an attach session cannot be read");
-                }
-            }
+        let mut found = read_all(&self.directory)?;
+        if let Some(history) = &self.history {
+            let known: BTreeSet<String> = found.iter().map(|file| file.id.clone()).collect();
+            let past = read_all(history)?.into_iter();
+            found.extend(past.filter(|file| !known.contains(&file.id)));
         }
         found.sort_by_key(|file| file.started_at);
         let mut open = Vec::new();
@@ -199,12 +182,13 @@ impl AttachSessions {
         table.records.remove(id);
         table.began.retain(|other| other != id);
         drop(table);
-        let _ = record::remove(&record::session_file(&self.directory, id));
+        for directory in [Some(&self.directory), self.history.as_ref()].into_iter().flatten() {
+            let _ = record::remove(&record::session_file(directory, id));
+        }
     }
 
     fn save(&self, record: &AttachRecord) -> io::Result<()> {
         let file = AttachFile {
-            version: VERSION,
             id: record.id.clone(),
             container: record.container.clone(),
             started_at: record.started_at,
@@ -212,12 +196,38 @@ impl AttachSessions {
             stdin: record.stdin,
             audit_id: record.audit_id.as_ref().map(ToString::to_string),
         };
-        record::save(&record::session_file(&self.directory, &record.id), &file)
+        record::save(&record::session_file(&self.directory, &record.id), &file)?;
+        if let Some(history) = &self.history
+            && let Err(error) = record::save(&record::session_file(history, &record.id), &file)
+        {
+            tracing::warn!(session = record.id, %error, "an attach session will not be known after a reboot");
+        }
+        Ok(())
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// All records in a directory that are understood.
+fn read_all(directory: &Path) -> io::Result<Vec<AttachFile>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.as_os_str().as_encoded_bytes().ends_with(record::HALF_WRITTEN.as_bytes()) {
+            let _ = fs::remove_file(&path);
+            continue;
+        }
+        match record::load::<AttachFile>(&path) {
+            Ok(file) => found.extend(file),
+            Err(error) => {
+                let (path, error) = (path.display(), Chain(&error));
+                tracing::warn!(%path, %error, "a record of an attach session is left alone");
+            }
+        }
+    }
+    Ok(found)
 }
 
 impl AttachFile {
@@ -253,7 +263,7 @@ mod tests {
     #[test]
     fn a_session_lasts_as_long_as_its_streams() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = AttachSessions::new(directory.path().to_owned());
+        let sessions = AttachSessions::new(directory.path().to_owned(), None);
         let first = sessions.begin("c1", &request("a")).unwrap();
         let second = sessions.begin("c2", &request("b")).unwrap();
         assert_eq!(ids(&sessions, &running()), ["a", "b"]);
@@ -269,17 +279,17 @@ mod tests {
     #[test]
     fn a_runtime_that_is_started_again_ends_what_was_open() {
         let directory = tempfile::tempdir().unwrap();
-        let killed = AttachSessions::new(directory.path().to_owned());
+        let killed = AttachSessions::new(directory.path().to_owned(), None);
         std::mem::forget(killed.begin("c1", &request("a")).unwrap());
         drop(killed.begin("c1", &request("b")).unwrap());
-        let again = AttachSessions::new(directory.path().to_owned());
+        let again = AttachSessions::new(directory.path().to_owned(), None);
         again.load().unwrap();
         assert_eq!(ids(&again, &SessionFilter::default()), ["a", "b"]);
         assert!(again.list(&running()).is_empty());
         let record = again.list(&SessionFilter::default()).remove(0);
         assert!(record.stdin && record.ended_at.is_some());
         // And it stays so.
-        let third = AttachSessions::new(directory.path().to_owned());
+        let third = AttachSessions::new(directory.path().to_owned(), None);
         third.load().unwrap();
         assert_eq!(third.list(&SessionFilter::default()).remove(0), record);
     }
@@ -288,7 +298,7 @@ mod tests {
     #[test]
     fn without_a_record_there_is_no_session() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = AttachSessions::new(directory.path().join("gone"));
+        let sessions = AttachSessions::new(directory.path().join("gone"), None);
         assert!(sessions.begin("c1", &request("a")).is_err());
         assert!(sessions.list(&SessionFilter::default()).is_empty());
     }
@@ -300,7 +310,7 @@ mod tests {
         fs::write(&newer, r#"{"version": 2, "who": "knows"}"#).unwrap();
         fs::write(directory.path().join("broken.json"), "{").unwrap();
         fs::write(directory.path().join("x.json.new"), "{").unwrap();
-        let sessions = AttachSessions::new(directory.path().to_owned());
+        let sessions = AttachSessions::new(directory.path().to_owned(), None);
         sessions.load().unwrap();
         assert!(sessions.list(&SessionFilter::default()).is_empty());
         assert!(newer.exists() && !directory.path().join("x.json.new").exists());
@@ -309,7 +319,7 @@ mod tests {
     #[test]
     fn ended_sessions_are_remembered_up_to_a_number() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = AttachSessions::new(directory.path().to_owned());
+        let sessions = AttachSessions::new(directory.path().to_owned(), None);
         let open = sessions.begin("c1", &request("open")).unwrap();
         for id in 0..MOST_ENDED + 5 {
             drop(sessions.begin("c1", &request(&format!("s{id}"))).unwrap());

@@ -17,11 +17,25 @@ use tokio::{
 };
 
 use super::{
-    message::{FromMonitor, Numbered, Reply, Request},
-    wire::{Outgoing, Read, Reader},
+    message::{Failure, FromMonitor, Gist, Numbered, PROTOCOL, Reply, Request},
+    wire::{Frame, Outgoing, Read, Reader},
 };
 
 type Answer = (Reply, Vec<OwnedFd>);
+
+/// What comes from a monitor, apart from answers.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Message(FromMonitor),
+    /// It speaks a version that we do not know.
+    Newer {
+        version: u32,
+    },
+    /// What came is no message at all.
+    Garbage,
+    /// It is not there any more.
+    Gone,
+}
 
 /// The place among those who wait, given up with the waiting.
 struct Place<'a> {
@@ -66,7 +80,7 @@ impl Client {
         let (sender, receiver) = oneshot::channel();
         self.waiting().as_mut()?.insert(number, sender);
         let _place = Place { client: self, number };
-        let request = Numbered { number, until: Some(until), request };
+        let request = Numbered { version: PROTOCOL, number, until: Some(until), request };
         self.send(Outgoing::new(&request, block, Vec::new()).ok()?).await.ok()?;
         receiver.await.ok()
     }
@@ -99,24 +113,70 @@ impl Client {
         Ok(())
     }
 
-    /// The next message that is no answer; answers go to those who wait. `None` when the monitor is gone.
-    pub(super) async fn receive(&self, reader: &mut Reader) -> Option<FromMonitor> {
-        loop {
-            let frame = match self.read(reader).await {
-                Ok(Read::Frame(frame)) => frame,
-                Ok(Read::Later) => continue,
-                Ok(Read::End) | Err(_) => return None,
-            };
-            match frame.parse().ok()? {
-                FromMonitor::Reply { number, reply } => {
-                    let waiting = self.waiting().as_mut()?.remove(&number);
-                    if let Some(waiting) = waiting {
-                        // Whoever stopped waiting lets go of the descriptors.
-                        let _ = waiting.send((reply, frame.fds));
-                    }
-                }
-                other => return Some(other),
+    /// The first word of a monitor that was there before us.
+    pub(super) async fn greeting(&self, reader: &mut Reader) -> Heard {
+        let frame = match self.frame(reader).await {
+            Ok(frame) => frame,
+            Err(heard) => return heard,
+        };
+        let spoken = frame.parse::<Gist>().ok().and_then(|gist| gist.hello);
+        match (spoken, frame.parse()) {
+            (Some(spoken), _) if spoken.version > PROTOCOL => {
+                Heard::Newer { version: spoken.version }
             }
+            (_, Ok(hello @ FromMonitor::Hello { .. })) => Heard::Message(hello),
+            _ => Heard::Garbage,
+        }
+    }
+
+    /// The next message that is no answer; answers go to those who wait. Messages that only a newer runtime would know
+    /// are passed over.
+    pub(super) async fn receive(&self, reader: &mut Reader) -> Heard {
+        loop {
+            let frame = match self.frame(reader).await {
+                Ok(frame) => frame,
+                Err(heard) => return heard,
+            };
+            match frame.parse() {
+                Ok(FromMonitor::Reply { number, reply }) => {
+                    self.answer(number, (reply, frame.fds));
+                }
+                Ok(message) => return Heard::Message(message),
+                Err(_) => self.pass_over(&frame),
+            }
+        }
+    }
+
+    async fn frame(&self, reader: &mut Reader) -> Result<Frame, Heard> {
+        loop {
+            match self.read(reader).await {
+                Ok(Read::Frame(frame)) => return Ok(frame),
+                Ok(Read::Later) => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Err(Heard::Garbage);
+                }
+                Ok(Read::End) | Err(_) => return Err(Heard::Gone),
+            }
+        }
+    }
+
+    fn answer(&self, number: u64, answer: Answer) {
+        let waiting = self.waiting().as_mut().and_then(|waiting| waiting.remove(&number));
+        if let Some(waiting) = waiting {
+            // Whoever stopped waiting lets go of the descriptors.
+            let _ = waiting.send(answer);
+        }
+    }
+
+    /// Whoever waits for an answer that we cannot read hears that.
+    fn pass_over(&self, frame: &Frame) {
+        tracing::warn!("a monitor says what this runtime does not know");
+        if let Some(asked) = frame.parse::<Gist>().ok().and_then(|gist| gist.reply) {
+            let reason = "its monitor answers what this runtime does not know";
+            self.answer(
+                asked.number,
+                (Reply::Failed(Failure::Refused(reason.to_owned())), Vec::new()),
+            );
         }
     }
 

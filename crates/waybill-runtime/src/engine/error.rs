@@ -2,6 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use super::seccomp::SeccompFault;
 use crate::NotDone;
 
 /// Why the engine did not do what it was asked.
@@ -29,6 +30,15 @@ pub enum EngineError {
     Invalid {
         /// What is wrong and what to do.
         reason: String,
+    },
+    /// A seccomp profile of this machine cannot be used.
+    #[error("the seccomp profile {path:?} cannot be used")]
+    SeccompFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        fault: SeccompFault,
     },
     /// The container is not in the state that the call needs.
     #[error("container {id:?} is {state}; {needs}")]
@@ -82,11 +92,18 @@ pub enum EngineError {
     /// The spawner died while it worked on this; another takes its place.
     #[error("the spawner process died or did not answer, and was replaced; try again")]
     SpawnerLost,
-    /// A container was made by a newer runtime. It is left as it is.
-    #[error("{} was written by a newer runtime: run that one until its containers are gone", path.display())]
-    NewerRecord {
-        /// The record.
-        path: PathBuf,
+    /// What was made by another version of this program, or whose record is damaged. It is left as it is.
+    #[error(
+        "{kind} {id:?} is not understood and left as it is: {reason}; run the version that made it, or end its processes and \
+         remove its record by hand"
+    )]
+    Unknown {
+        /// What it is.
+        kind: Kind,
+        /// Its id.
+        id: String,
+        /// Which record or monitor cannot be understood, and why.
+        reason: String,
     },
     /// Nobody answers at a port of a sandbox.
     #[error("cannot connect to port {port} in sandbox {sandbox:?}")]

@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Exit, State, Stdio, cgroup::SessionIdentity, settings::Settings, volume::Volume};
 
+/// The version of what runtimes, spawners and monitors say to one another. What an older one says without a number is the same
+/// as version 1. Fields may be added to a message, and messages that somebody can do without; whatever else changes needs a new
+/// version, and who knows only older ones leaves the other side alone (ADR 0044).
+pub(super) const PROTOCOL: u32 = 1;
+
 /// From the runtime to its spawner.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum SpawnerRequest {
@@ -15,6 +20,8 @@ pub(super) enum SpawnerRequest {
     Monitor { directory: PathBuf },
     /// Make and pin namespaces.
     Sandbox(SandboxPlan),
+    /// Make a network as pods have it, and let go of it.
+    TryNetwork,
     /// Hold the lock that comes along open for life.
     Hold,
     /// Only answer.
@@ -39,6 +46,10 @@ pub(super) struct SandboxPlan {
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum SpawnerReply {
     Done,
+    /// The answer to a ping.
+    Serving {
+        version: u32,
+    },
     /// The sandbox is made; the holder of its PID namespace, if it has one.
     Sandbox {
         holder: Option<i32>,
@@ -51,12 +62,20 @@ pub(super) enum SpawnerReply {
 /// From the runtime to a monitor.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Numbered {
+    #[serde(default)]
+    pub(super) version: u32,
     pub(super) number: u64,
     /// When nobody waits for the answer any more, in nanoseconds after boot. A monitor that was stopped meanwhile does nothing
     /// then; older runtimes do not tell it.
     #[serde(default)]
     pub(super) until: Option<u64>,
     pub(super) request: Request,
+}
+
+/// What is understood of every request: who waits for its answer.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    pub(super) number: u64,
 }
 
 /// What a monitor is asked.
@@ -114,6 +133,8 @@ pub(super) struct SessionRequest {
 pub(super) enum FromMonitor {
     /// First on every connection.
     Hello {
+        #[serde(default)]
+        version: u32,
         state: State,
         sessions: Vec<String>,
     },
@@ -131,6 +152,21 @@ pub(super) enum FromMonitor {
         session: String,
         exit: Exit,
     },
+}
+
+/// What is understood of every message of a monitor, whatever its version.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(super) struct Gist {
+    pub(super) hello: Option<Spoken>,
+    pub(super) reply: Option<Asked>,
+}
+
+/// Which version a monitor speaks.
+#[derive(Deserialize)]
+pub(super) struct Spoken {
+    #[serde(default)]
+    pub(super) version: u32,
 }
 
 /// The answer to one request.
@@ -171,4 +207,24 @@ pub(super) enum Failure {
         code: i32,
         message: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D15: what older monitors say has no version, and of what newer ones say enough is understood to leave them alone.
+    #[test]
+    fn first_words_of_other_versions_are_told_from_ours() {
+        let old = r#"{"Hello":{"state":"Created","sessions":[]}}"#;
+        let parsed: FromMonitor = serde_json::from_str(old).unwrap();
+        assert!(matches!(parsed, FromMonitor::Hello { version: 0, state: State::Created, .. }));
+        let gist = |text: &str| serde_json::from_str::<Gist>(text).unwrap();
+        let newer = r#"{"Hello":{"version":2,"state":{"Frozen":{}},"more":1}}"#;
+        assert_eq!(gist(newer).hello.unwrap().version, 2);
+        assert!(serde_json::from_str::<FromMonitor>(newer).is_err());
+        assert_eq!(gist(r#"{"Reply":{"number":7,"reply":"Wonder"}}"#).reply.unwrap().number, 7);
+        let other = gist(r#"{"Melted":{"by":"sun"}}"#);
+        assert!(other.hello.is_none() && other.reply.is_none());
+    }
 }

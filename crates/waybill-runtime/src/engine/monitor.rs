@@ -3,6 +3,7 @@
 //!
 //! One thread, one loop: everything that may take time is a descriptor to wait for.
 
+mod apparmor;
 mod child;
 mod connection;
 mod container;
@@ -13,7 +14,6 @@ mod log;
 mod privileges;
 mod proc;
 mod requests;
-mod seccomp;
 mod session;
 mod streams;
 mod view;
@@ -58,8 +58,9 @@ pub(super) fn listen(directory: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Runs in a process forked for it; returns when the container has ended and everybody knows.
-pub(super) fn run(first: OwnedFd, listener: UnixListener) -> io::Result<()> {
+/// Runs in a process forked for it; returns when the container has ended and everybody knows. `oom_score` is for containers
+/// that ask for none.
+pub(super) fn run(first: OwnedFd, listener: UnixListener, oom_score: i32) -> io::Result<()> {
     sys::ignore_signal(libc::SIGPIPE);
     // Memory holds the environment: no debugger and no core dump.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
@@ -75,6 +76,7 @@ pub(super) fn run(first: OwnedFd, listener: UnixListener) -> io::Result<()> {
         sessions: Vec::new(),
         ending_since: None,
         failed: false,
+        oom_score,
     };
     monitor.serve()
 }
@@ -91,6 +93,8 @@ struct Monitor {
     ending_since: Option<Instant>,
     /// Whether the container could not be made.
     failed: bool,
+    /// What a container gets for the OOM killer that asks for nothing; our own is lower.
+    oom_score: i32,
 }
 
 /// What a descriptor of the loop stands for.

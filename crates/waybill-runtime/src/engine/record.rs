@@ -10,7 +10,7 @@ use std::{
     time::SystemTime,
 };
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use waybill_core::{
     env::name::{EnvName, NameRules},
     id::AuditId,
@@ -20,6 +20,8 @@ use super::{
     Exit, SessionRecord,
     cgroup::{CgroupIds, Layout, SessionIdentity},
 };
+pub(super) use crate::versioned::load;
+use crate::versioned::{self, Versioned};
 
 pub(super) const CONFIG: &str = "config.json";
 pub(super) const RECORD: &str = "record.json";
@@ -33,10 +35,6 @@ pub(super) const MONITOR_NAME: &std::ffi::CStr = c"waybill-monitor";
 pub(super) const HALF_WRITTEN: &str = ".new";
 /// From a container's run directory, where its monitor works.
 const SESSIONS_FROM_CONTAINER: &str = "../../sessions";
-
-/// The version of records of containers, of their cgroups and of sessions. Those without a number are 0: containers whose
-/// processes lie in no leaves (see [`Layout::Flat`]), and sessions whose cgroup is not known by its ID.
-pub(super) const VERSION: u32 = 1;
 
 /// A sandbox.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -53,6 +51,10 @@ pub(super) struct SandboxFile {
     pub(super) removed: bool,
 }
 
+impl Versioned for SandboxFile {
+    const VERSION: u32 = 1;
+}
+
 /// The process that holds a sandbox's PID namespace. Its start time tells it from one that got its number later.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Holder {
@@ -60,53 +62,61 @@ pub(super) struct Holder {
     pub(super) start: u64,
 }
 
-/// A container.
+/// A container. Version 0 lies in no leaves (see [`Layout::Flat`]).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct ContainerFile {
-    #[serde(default)]
-    pub(super) version: u32,
+    #[serde(default, skip_serializing)]
+    version: u32,
     pub(super) cgroup: PathBuf,
     /// Cgroups above its own that were made for it, topmost first.
     pub(super) made: Vec<PathBuf>,
 }
 
+impl Versioned for ContainerFile {
+    const VERSION: u32 = 1;
+}
+
 impl ContainerFile {
-    /// How its processes lie; `None` if only a newer runtime knows.
-    pub(super) fn layout(&self) -> Option<Layout> {
-        match self.version {
-            0 => Some(Layout::Flat),
-            VERSION => Some(Layout::Leaves),
-            _ => None,
-        }
+    pub(super) fn new(cgroup: PathBuf, made: Vec<PathBuf>) -> Self {
+        Self { version: Self::VERSION, cgroup, made }
     }
+
+    /// How its processes lie.
+    pub(super) fn layout(&self) -> Layout {
+        if self.version == 0 { Layout::Flat } else { Layout::Leaves }
+    }
+}
+
+impl Versioned for Exit {
+    const VERSION: u32 = 1;
 }
 
 /// The cgroups that a monitor made for its container, by their IDs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct CgroupsFile {
-    version: u32,
     container: u64,
     processes: u64,
+}
+
+impl Versioned for CgroupsFile {
+    const VERSION: u32 = 1;
 }
 
 impl CgroupsFile {
     pub(super) fn of(ids: CgroupIds) -> Self {
         let CgroupIds { container, processes } = ids;
-        Self { version: VERSION, container, processes }
+        Self { container, processes }
     }
 
-    /// `None` if a newer runtime wrote it, which may mean something else by them.
-    pub(super) fn ids(&self) -> Option<CgroupIds> {
-        let Self { version, container, processes } = *self;
-        (version == VERSION).then_some(CgroupIds { container, processes })
+    pub(super) fn ids(&self) -> CgroupIds {
+        let Self { container, processes } = *self;
+        CgroupIds { container, processes }
     }
 }
 
-/// An exec session.
+/// An exec session. The cgroup of one of version 0 is not known by its ID.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct SessionFile {
-    #[serde(default)]
-    pub(super) version: u32,
     #[serde(default)]
     pub(super) identity: SessionIdentity,
     pub(super) id: String,
@@ -118,6 +128,10 @@ pub(super) struct SessionFile {
     pub(super) audit_id: Option<String>,
 }
 
+impl Versioned for SessionFile {
+    const VERSION: u32 = 1;
+}
+
 /// A variable's name, which need not be text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(untagged)]
@@ -127,6 +141,24 @@ pub(super) enum Name {
 }
 
 impl SessionFile {
+    pub(super) fn of(record: &SessionRecord) -> Self {
+        Self {
+            identity: SessionIdentity { cgroup_id: record.cgroup_id, made_at: record.made_at },
+            id: record.id.clone(),
+            container: record.container.clone(),
+            pid: record.pid,
+            started_at: record.started_at,
+            exit: record.exit.clone(),
+            injected: names_of(record.injected.iter().cloned()),
+            audit_id: record.audit_id.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// The same, without what had a meaning only until the machine was started anew: numbers of processes and cgroups.
+    pub(super) fn of_another_boot(self) -> Self {
+        Self { identity: SessionIdentity::default(), pid: 0, ..self }
+    }
+
     pub(super) fn into_record(self) -> SessionRecord {
         let names = self.injected.iter().map(|name| match name {
             Name::Text(text) => text.as_bytes(),
@@ -160,13 +192,21 @@ pub(super) fn names_of(names: impl Iterator<Item = EnvName>) -> Vec<Name> {
         .collect()
 }
 
+/// Writes a record as a whole or not at all.
+pub(super) fn save<T: Versioned + Serialize>(path: &Path, content: &T) -> io::Result<()> {
+    write(path, &versioned::to_vec(content)?)
+}
+
 /// Writes a file as a whole or not at all.
-pub(super) fn save<T: Serialize>(path: &Path, content: &T) -> io::Result<()> {
+pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = half_written(path);
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec(content)?)?;
-    fs::rename(new, path)
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let written = file.write_all(text).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(new);
+    }
+    written
 }
 
 /// Removes a file, and what is left of one whose writer died. Twice is fine.
@@ -184,15 +224,6 @@ fn half_written(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(HALF_WRITTEN);
     path.with_file_name(name)
-}
-
-/// Reads a file; `None` if there is none.
-pub(super) fn load<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// For a monitor.
@@ -218,7 +249,6 @@ mod tests {
         let name = |bytes: &[u8]| EnvName::parse_bytes(bytes, NameRules::Kernel).unwrap();
         let names = [name(b"A"), name(b"\xff"), name(b"A")];
         let file = SessionFile {
-            version: VERSION,
             identity: SessionIdentity { cgroup_id: 7, made_at: 9 },
             id: "s".to_owned(),
             container: "c".to_owned(),
@@ -236,14 +266,17 @@ mod tests {
 
     /// D15
     #[test]
-    fn a_container_of_an_older_runtime_has_no_leaves_and_one_of_a_newer_is_not_understood() {
-        let read = |text: &str| serde_json::from_str::<ContainerFile>(text).unwrap().layout();
-        assert_eq!(read(r#"{"cgroup":"/a","made":[]}"#), Some(Layout::Flat));
-        assert_eq!(read(r#"{"version":1,"cgroup":"/a","made":[]}"#), Some(Layout::Leaves));
-        assert_eq!(read(r#"{"version":2,"cgroup":"/a","made":[],"new":1}"#), None);
+    fn containers_and_sessions_of_runtimes_before_there_were_versions_are_understood() {
+        let layout = |text: &str| {
+            versioned::from_slice::<ContainerFile>(text.as_bytes()).map(|file| file.layout())
+        };
+        assert_eq!(layout(r#"{"cgroup":"/a","made":[]}"#).unwrap(), Layout::Flat);
+        assert_eq!(layout(r#"{"version":1,"cgroup":"/a","made":[]}"#).unwrap(), Layout::Leaves);
+        assert!(layout(r#"{"version":2,"cgroup":"/a","made":[]}"#).is_err());
         let session = r#"{"id":"s","container":"c","pid":1,"started_at":
             {"secs_since_epoch":1,"nanos_since_epoch":0},"exit":null,"injected":[],"audit_id":null}"#;
-        let session = serde_json::from_str::<SessionFile>(session).unwrap().into_record();
+        let session = versioned::from_slice::<SessionFile>(session.as_bytes()).unwrap();
+        let session = session.into_record();
         assert_eq!((session.cgroup_id, session.made_at), (0, 0));
     }
 
@@ -251,10 +284,13 @@ mod tests {
     fn files_are_replaced_as_a_whole_and_are_for_their_owner_only() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("record.json");
-        assert_eq!(load::<u32>(&path).unwrap(), None);
-        save(&path, &1).unwrap();
-        save(&path, &2).unwrap();
-        assert_eq!(load::<u32>(&path).unwrap(), Some(2));
+        let made = || load::<ContainerFile>(&path).unwrap().map(|file| file.made.len());
+        assert_eq!(made(), None);
+        for count in [1, 2] {
+            let made = vec![PathBuf::from("/a"); count];
+            save(&path, &ContainerFile::new("/a".into(), made)).unwrap();
+        }
+        assert_eq!(made(), Some(2));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&path).unwrap());
         assert_eq!(mode & 0o777, 0o600);

@@ -60,6 +60,12 @@ fn make_namespaces(plan: &SandboxPlan) -> Result<Option<i32>, String> {
     if plan.pid { hold_pids(plan).map(Some) } else { Ok(None) }
 }
 
+/// Runs in a process of its own: makes a network as sandboxes have it, which goes with the process.
+pub(super) fn try_network() -> Result<(), String> {
+    sys::unshare(UnshareFlags::NEWNET).map_err(told("make a network namespace"))?;
+    sys::raise_loopback().map_err(told("bring up the loopback device"))
+}
+
 fn told(action: &'static str) -> impl Fn(io::Error) -> String {
     move |error| format!("cannot {action}: {error}")
 }

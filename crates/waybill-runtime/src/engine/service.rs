@@ -9,7 +9,7 @@ mod sandbox;
 mod silent;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -35,6 +35,7 @@ use super::{
     cgroup::{DeviceGuard, Hierarchies},
     clock,
     message::{Reply, Request},
+    seccomp::Filters,
     sessions::Sessions,
 };
 use crate::blocking::{on_a_thread, on_a_thread_or_here};
@@ -53,7 +54,10 @@ pub struct Engine {
     patience: Patience,
     hierarchies: Hierarchies,
     device_guard: DeviceGuard,
+    filters: Filters,
     entries: Mutex<HashMap<String, Arc<Entry>>>,
+    /// Containers whose records cannot be understood, and why. They are nobody's to touch.
+    unknown: Mutex<BTreeMap<String, String>>,
     sessions: Sessions,
     attach_sessions: Arc<AttachSessions>,
     exits: broadcast::Sender<(String, Exit)>,
@@ -80,6 +84,29 @@ impl Engine {
         run_dir: PathBuf,
         patience: Patience,
     ) -> Result<Arc<Self>> {
+        Self::open(spawner, run_dir, None, patience).await
+    }
+
+    /// As [`Engine::new`], with the directory `history` on a disk, which remembers sessions when the machine is started anew.
+    pub async fn with_history(
+        spawner: Spawner,
+        run_dir: PathBuf,
+        history: PathBuf,
+    ) -> Result<Arc<Self>> {
+        Self::open(spawner, run_dir, Some(history), Patience::default()).await
+    }
+
+    async fn open(
+        spawner: Spawner,
+        run_dir: PathBuf,
+        history: Option<PathBuf>,
+        patience: Patience,
+    ) -> Result<Arc<Self>> {
+        let below = |name: &str| history.as_ref().map(|history| history.join(name));
+        let [sessions, attach_sessions] = ["sessions", recover::ATTACH_SESSIONS].map(below);
+        for directory in [&sessions, &attach_sessions].into_iter().flatten() {
+            lifecycle::make_directory(directory).map_err(io_error("make", directory))?;
+        }
         let spawner = Arc::new(spawner);
         let ours = Arc::clone(&spawner);
         let (run_dir, hierarchies) = blocking(move || {
@@ -90,14 +117,19 @@ impl Engine {
         .await?;
         let engine = Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            sessions: Sessions::new(run_dir.join("sessions")),
-            attach_sessions: AttachSessions::new(run_dir.join(recover::ATTACH_SESSIONS)),
+            sessions: Sessions::new(run_dir.join("sessions"), sessions),
+            attach_sessions: AttachSessions::new(
+                run_dir.join(recover::ATTACH_SESSIONS),
+                attach_sessions,
+            ),
             run_dir,
             spawner,
             patience,
             device_guard: DeviceGuard::of(&hierarchies),
+            filters: Filters::default(),
             hierarchies,
             entries: Mutex::default(),
+            unknown: Mutex::default(),
             exits: broadcast::channel(EXITS).0,
             gone: CancellationToken::new(),
         });
@@ -115,6 +147,12 @@ impl Engine {
     pub async fn check(&self) -> Result<()> {
         let spawner = Arc::clone(&self.spawner);
         blocking(move || spawner.check().map_err(lifecycle::spawner_error)).await
+    }
+
+    /// Whether a pod can have a network of its own: makes one and lets go of it.
+    pub async fn check_network(&self) -> Result<()> {
+        let spawner = Arc::clone(&self.spawner);
+        making(move || spawner.try_network().map_err(lifecycle::spawner_error)).await
     }
 
     /// Makes the namespaces of a sandbox and pins them. An id that exists is an error.
@@ -154,12 +192,25 @@ impl Engine {
 
     /// How far the container has come. Never waits.
     pub fn state(&self, id: &str) -> Result<State> {
-        Ok(self.entry(id)?.state())
+        if let Some(entry) = self.entries().get(id) {
+            return Ok(entry.state());
+        }
+        match self.unknown().get(id).cloned() {
+            Some(reason) => Ok(State::Unknown { reason }),
+            None => Err(not_found(Kind::Container, id)),
+        }
     }
 
-    /// Ids of all containers.
+    /// Ids of all containers, also of those that are not understood.
     pub fn containers(&self) -> Vec<String> {
-        self.entries().keys().cloned().collect()
+        let mut ids: Vec<_> = self.entries().keys().cloned().collect();
+        ids.extend(self.unknown().keys().cloned());
+        ids
+    }
+
+    /// Whether a sandbox that exists is understood; an error says why not.
+    pub fn check_sandbox(&self, id: &str) -> Result<()> {
+        self.sandbox_file(id).map(drop)
     }
 
     /// Sends a signal to the first process; a container that has ended is left alone.
@@ -188,8 +239,10 @@ impl Engine {
         let entry = self.entry(id)?;
         let mut state = entry.watch();
         loop {
-            if let State::Exited(exit) = &*state.borrow_and_update() {
-                return Ok(exit.clone());
+            match &*state.borrow_and_update() {
+                State::Exited(exit) => return Ok(exit.clone()),
+                State::Unknown { reason } => return Err(unknown(id, reason)),
+                State::Created | State::Running { .. } | State::Silent => {}
             }
             if state.changed().await.is_err() {
                 return Err(not_found(Kind::Container, id));
@@ -300,8 +353,22 @@ impl Engine {
         self.attach_sessions.list(filter)
     }
 
+    /// A container that may be touched.
     fn entry(&self, id: &str) -> Result<Arc<Entry>> {
-        self.entries().get(id).cloned().ok_or_else(|| not_found(Kind::Container, id))
+        let Some(entry) = self.entries().get(id).cloned() else {
+            let reason = self.unknown().get(id).cloned();
+            return Err(
+                reason.map_or_else(|| not_found(Kind::Container, id), |it| unknown(id, &it))
+            );
+        };
+        match entry.state() {
+            State::Unknown { reason } => Err(unknown(id, &reason)),
+            State::Created | State::Running { .. } | State::Exited(_) | State::Silent => Ok(entry),
+        }
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
@@ -311,6 +378,10 @@ impl Engine {
 
 fn not_found(kind: Kind, id: &str) -> EngineError {
     EngineError::NotFound { kind, id: id.to_owned() }
+}
+
+fn unknown(id: &str, reason: &str) -> EngineError {
+    EngineError::Unknown { kind: Kind::Container, id: id.to_owned(), reason: reason.to_owned() }
 }
 
 fn io_error<'a>(

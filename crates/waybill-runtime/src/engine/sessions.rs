@@ -1,14 +1,15 @@
 //! The records of exec sessions that the runtime holds, running and ended.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
 use tokio::sync::watch;
+use waybill_core::chain::Chain;
 
 use super::{
     Exit, ExitCause, SessionFilter, SessionRecord,
@@ -27,6 +28,8 @@ const LOOKED_AT: usize = 8;
 #[derive(Debug)]
 pub(super) struct Sessions {
     directory: PathBuf,
+    /// Where on the disk they are kept for after a reboot, if anywhere.
+    history: Option<PathBuf>,
     table: Mutex<Table>,
 }
 
@@ -45,28 +48,26 @@ struct Known {
 }
 
 impl Sessions {
-    pub(super) fn new(directory: PathBuf) -> Self {
-        Self { directory, table: Mutex::default() }
+    pub(super) fn new(directory: PathBuf, history: Option<PathBuf>) -> Self {
+        Self { directory, history, table: Mutex::default() }
     }
 
-    /// Reads what monitors wrote. A session without an exit counts as running only if `lives` says so.
+    /// Reads what monitors wrote, and what is known of the time before the machine was started. A session without an exit counts
+    /// as running only if `lives` says so.
     pub(super) fn load(&self, lives: impl Fn(&SessionRecord) -> bool) -> io::Result<()> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            // Its monitor died; one that lives and writes this very moment writes it again when the session ends.
-            if path.as_os_str().as_encoded_bytes().ends_with(record::HALF_WRITTEN.as_bytes()) {
-                let _ = fs::remove_file(&path);
-            }
-            if path.extension().is_some_and(|kind| kind == "json") {
-                found.extend(record::load::<SessionFile>(&path).ok().flatten());
-            }
-        }
+        let mut found = read_all(&self.directory)?;
+        let past: Vec<SessionFile> = match &self.history {
+            Some(history) => read_all(history)?,
+            None => Vec::new(),
+        };
+        let known: BTreeSet<String> = found.iter().map(|file| file.id.clone()).collect();
+        let past = past.into_iter().filter(|file| !known.contains(&file.id));
+        found.extend(past.map(SessionFile::of_another_boot));
         found.sort_by_key(|file| file.started_at);
         for file in found {
             let record = file.into_record();
             let (id, exit) = (record.id.clone(), record.exit.clone());
-            let lost = exit.is_none() && !lives(&record);
+            let lost = exit.is_none() && !(known.contains(&id) && lives(&record));
             let exit = if lost { Some(lost_exit(&record)) } else { exit };
             self.add(SessionRecord { exit: None, ..record });
             if let Some(exit) = exit {
@@ -102,6 +103,7 @@ impl Sessions {
             known.record.cgroup_id = identity.cgroup_id;
             known.record.made_at = identity.made_at;
         }
+        self.write_history(id);
     }
 
     /// Forgets a session that never ran.
@@ -120,6 +122,19 @@ impl Sessions {
         known.record.exit = Some(exit.clone());
         known.exit.send_replace(Some(exit.clone()));
         table.ended.push_back(id.to_owned());
+        drop(table);
+        self.write_history(id);
+    }
+
+    /// Keeps a session for after a reboot. Nobody waits for a disk here, nor fails because of it.
+    fn write_history(&self, id: &str) {
+        let Some(history) = &self.history else { return };
+        let file = self.table().sessions.get(id).map(|it| SessionFile::of(&it.record));
+        if let Some(file) = file
+            && let Err(error) = record::save(&record::session_file(history, id), &file)
+        {
+            tracing::warn!(session = id, %error, "a session will not be known after a reboot");
+        }
     }
 
     /// Forgets the oldest that have ended, if there are too many. One that `lingers`, because a process of it is still
@@ -136,7 +151,9 @@ impl Sessions {
             }
             table.sessions.remove(&id);
             table.began.retain(|other| *other != id);
-            let _ = fs::remove_file(record::session_file(&self.directory, &id));
+            for directory in [Some(&self.directory), self.history.as_ref()].into_iter().flatten() {
+                let _ = fs::remove_file(record::session_file(directory, &id));
+            }
         }
     }
 
@@ -155,6 +172,14 @@ impl Sessions {
         }
     }
 
+    /// Ends every session of a container that its monitor does not know, which runs those of `living`.
+    pub(super) fn lose_but(&self, container: &str, living: &[String]) {
+        let filter = SessionFilter { container: Some(container.to_owned()), running: true };
+        for record in self.list(&filter).iter().filter(|record| !living.contains(&record.id)) {
+            self.end(&record.id, &lost_exit(record));
+        }
+    }
+
     pub(super) fn list(&self, filter: &SessionFilter) -> Vec<SessionRecord> {
         let table = self.table();
         let records = table.began.iter().filter_map(|id| table.sessions.get(id));
@@ -169,6 +194,28 @@ impl Sessions {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// All records in a directory that are understood.
+fn read_all(directory: &Path) -> io::Result<Vec<SessionFile>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        // Its writer died; a monitor that lives and writes this very moment writes it again when the session ends.
+        if path.as_os_str().as_encoded_bytes().ends_with(record::HALF_WRITTEN.as_bytes()) {
+            let _ = fs::remove_file(&path);
+        }
+        if path.extension().is_some_and(|kind| kind == "json") {
+            match record::load::<SessionFile>(&path) {
+                Ok(file) => found.extend(file),
+                Err(error) => {
+                    let (path, error) = (path.display(), Chain(&error));
+                    tracing::warn!(%path, %error, "a record of a session is left alone");
+                }
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn lost_exit(record: &SessionRecord) -> Exit {
@@ -212,7 +259,7 @@ mod tests {
     #[test]
     fn ended_sessions_are_remembered_up_to_a_number_and_running_ones_always() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = Sessions::new(directory.path().to_owned());
+        let sessions = Sessions::new(directory.path().to_owned(), None);
         sessions.add(session(0));
         for id in 1..=MOST_ENDED + 5 {
             sessions.add(session(id));
@@ -230,7 +277,7 @@ mod tests {
     #[test]
     fn an_ended_session_with_a_process_left_is_remembered() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = Sessions::new(directory.path().to_owned());
+        let sessions = Sessions::new(directory.path().to_owned(), None);
         for id in 0..2 * MOST_ENDED {
             sessions.add(session(id));
             sessions.end(&format!("s{id}"), &exit());
@@ -244,11 +291,35 @@ mod tests {
     #[test]
     fn sessions_of_a_lost_monitor_end_as_lost_and_only_once() {
         let directory = tempfile::tempdir().unwrap();
-        let sessions = Sessions::new(directory.path().to_owned());
+        let sessions = Sessions::new(directory.path().to_owned(), None);
         let waiter = sessions.add(session(2)).unwrap();
         sessions.lose("c0", ExitCause::MonitorLost);
         sessions.end("s2", &exit());
         let exit = waiter.borrow().clone().unwrap();
         assert_eq!((exit.code, exit.cause), (137, ExitCause::MonitorLost));
+    }
+
+    /// After a reboot the tmpfs is empty. What ran then is still known, has ended, and has no cgroup: the kernel gives its number to
+    /// another one.
+    #[test]
+    fn sessions_are_remembered_over_a_reboot_without_their_cgroups() {
+        let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let history = tempfile::tempdir().unwrap();
+        let open = |run: &Path| Sessions::new(run.to_owned(), Some(history.path().to_owned()));
+        let sessions = open(before.path());
+        for id in 0..3 {
+            sessions.add(session(id));
+            let identity = SessionIdentity { cgroup_id: 70, made_at: 9 };
+            sessions.started(&format!("s{id}"), 5, SystemTime::UNIX_EPOCH, identity);
+        }
+        sessions.end("s1", &exit());
+        let again = open(after.path());
+        again.load(|_| true).unwrap();
+        let all = again.list(&SessionFilter::default());
+        assert_eq!(all.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["s0", "s1", "s2"]);
+        assert!(all.iter().all(|it| (it.cgroup_id, it.made_at) == (0, 0)));
+        let causes: Vec<_> = all.iter().map(|it| it.exit.as_ref().unwrap().cause).collect();
+        let lost = ExitCause::MonitorLost;
+        assert_eq!(causes, [lost, ExitCause::Own, lost]);
     }
 }

@@ -7,7 +7,7 @@ use oci_spec::runtime::{Capability, LinuxCapabilities, PosixRlimitType, Process,
 use rustix::process::Resource;
 use serde::{Deserialize, Serialize};
 
-use super::SeccompProfile;
+use super::seccomp::Filter;
 
 /// User, limits and privileges of a container's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -20,8 +20,9 @@ pub(super) struct Settings {
     pub(super) no_new_privileges: bool,
     pub(super) oom_score_adj: Option<i32>,
     pub(super) apparmor_profile: Option<String>,
+    /// Without one there is no limit to what they may call.
     #[serde(default)]
-    pub(super) seccomp: SeccompProfile,
+    pub(super) seccomp: Option<Filter>,
     pub(super) capabilities: Capabilities,
     pub(super) rlimits: Vec<Rlimit>,
 }
@@ -58,7 +59,7 @@ impl Settings {
             no_new_privileges: process.no_new_privileges().unwrap_or(false),
             oom_score_adj: process.oom_score_adj(),
             apparmor_profile: process.apparmor_profile().clone(),
-            seccomp: SeccompProfile::default(),
+            seccomp: None,
             capabilities: process.capabilities().as_ref().map(Capabilities::of).unwrap_or_default(),
             rlimits: process
                 .rlimits()
@@ -125,7 +126,15 @@ fn bounding_set(status: &str) -> Option<u64> {
 }
 
 fn bit(capability: Capability) -> Option<u64> {
-    let name = capability.to_string();
+    named(&capability.to_string())
+}
+
+/// The bit of a capability by its whole name, such as `CAP_CHOWN`.
+pub(super) fn capability(name: &str) -> Option<u64> {
+    named(name.strip_prefix("CAP_")?)
+}
+
+fn named(name: &str) -> Option<u64> {
     CAPABILITIES.iter().position(|&known| known == name).map(|number| 1 << number)
 }
 

@@ -5,7 +5,7 @@
 
 use std::{
     env,
-    fs::File,
+    fs::{self, File},
     io,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
@@ -26,7 +26,7 @@ use rustix::{
 };
 
 use super::{
-    message::{SandboxPlan, SpawnerReply, SpawnerRequest},
+    message::{PROTOCOL, SandboxPlan, SpawnerReply, SpawnerRequest},
     monitor, record, sandbox,
     sys::{self, Fork},
     wire::{Outgoing, Read, Reader},
@@ -34,6 +34,10 @@ use super::{
 
 /// What a spawner is called among processes; it is also how the program knows that it is one.
 const NAME: &str = "waybill-spawner";
+
+/// What monitors have for the OOM killer: less than any container, whose least is -997 by Kubernetes' rules, and not the -1000
+/// that is never killed, so that a monitor that went mad can be.
+const MONITOR_SCORE: i32 = -998;
 
 /// How long a spawner may take to answer; one that takes longer is replaced.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,7 +104,9 @@ impl Spawner {
         let request = SpawnerRequest::Monitor { directory: directory.to_owned() };
         match self.ask(&request, Some(theirs))? {
             SpawnerReply::Failed { reason } => Err(io::Error::other(reason)),
-            SpawnerReply::Done | SpawnerReply::Sandbox { .. } => Ok(ours),
+            SpawnerReply::Done | SpawnerReply::Sandbox { .. } | SpawnerReply::Serving { .. } => {
+                Ok(ours)
+            }
         }
     }
 
@@ -108,8 +114,18 @@ impl Spawner {
     pub(super) fn sandbox(&self, plan: SandboxPlan) -> io::Result<Option<i32>> {
         match self.ask(&SpawnerRequest::Sandbox(plan), None)? {
             SpawnerReply::Failed { reason } => Err(io::Error::other(reason)),
-            SpawnerReply::Done => Ok(None),
+            SpawnerReply::Done | SpawnerReply::Serving { .. } => Ok(None),
             SpawnerReply::Sandbox { holder } => Ok(holder),
+        }
+    }
+
+    /// Whether a network can be made for a pod; an error says what is in the way.
+    pub(super) fn try_network(&self) -> io::Result<()> {
+        match self.ask(&SpawnerRequest::TryNetwork, None)? {
+            SpawnerReply::Failed { reason } => Err(io::Error::other(reason)),
+            SpawnerReply::Done | SpawnerReply::Sandbox { .. } | SpawnerReply::Serving { .. } => {
+                Ok(())
+            }
         }
     }
 
@@ -168,10 +184,19 @@ impl Process {
         let mut process = Self { socket: ours, child };
         process.socket.set_read_timeout(Some(origin.patience))?;
         process.socket.set_write_timeout(Some(origin.patience))?;
-        let answer = process.send(&SpawnerRequest::Ping, Vec::new());
-        let answer = answer.and_then(|()| process.receive());
-        let answer = answer.and_then(|_| process.hold_lock(origin));
+        let answer = process.greet().and_then(|()| process.hold_lock(origin));
         answer.inspect_err(|_| process.end()).map(|()| process)
+    }
+
+    fn greet(&self) -> io::Result<()> {
+        self.send(&SpawnerRequest::Ping, Vec::new())?;
+        match self.receive()? {
+            SpawnerReply::Serving { version: PROTOCOL } => Ok(()),
+            _ => {
+                let reason = "the spawner is a program of another version";
+                Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+            }
+        }
     }
 
     fn hold_lock(&self, origin: &Origin) -> io::Result<()> {
@@ -245,8 +270,15 @@ fn serve(socket: &OwnedFd) {
                 Some(connection) => fork_monitor(connection, &directory),
                 None => Err(io::ErrorKind::InvalidInput.into()),
             },
-            Ok(SpawnerRequest::Sandbox(plan)) => fork_sandbox(&plan),
-            Ok(SpawnerRequest::Ping) => Ok(SpawnerReply::Done),
+            Ok(SpawnerRequest::Sandbox(plan)) => in_a_child(|| match sandbox::make(&plan) {
+                Ok(holder) => SpawnerReply::Sandbox { holder },
+                Err(reason) => SpawnerReply::Failed { reason },
+            }),
+            Ok(SpawnerRequest::TryNetwork) => in_a_child(|| match sandbox::try_network() {
+                Ok(()) => SpawnerReply::Done,
+                Err(reason) => SpawnerReply::Failed { reason },
+            }),
+            Ok(SpawnerRequest::Ping) => Ok(SpawnerReply::Serving { version: PROTOCOL }),
             Ok(SpawnerRequest::Hold) => {
                 held.append(&mut frame.fds);
                 Ok(SpawnerReply::Done)
@@ -282,8 +314,10 @@ fn fork_monitor(connection: OwnedFd, directory: &Path) -> io::Result<SpawnerRepl
             let _ = rustix::process::setsid();
             let forked = monitor::listen(directory).and_then(|socket| Ok((sys::fork()?, socket)));
             if let Ok((Fork::Child, socket)) = forked {
-                let result =
-                    detach(&connection, &socket).and_then(|()| monitor::run(connection, socket));
+                let result = detach(&connection, &socket).and_then(|()| {
+                    let score = protect_from_oom_killer();
+                    monitor::run(connection, socket, score)
+                });
                 sys::exit_now(i32::from(result.is_err()));
             }
             sys::exit_now(i32::from(forked.is_err()))
@@ -311,7 +345,17 @@ fn detach(connection: &OwnedFd, socket: &UnixListener) -> io::Result<()> {
     Ok(())
 }
 
-fn fork_sandbox(plan: &SandboxPlan) -> io::Result<SpawnerReply> {
+/// Makes the kernel choose others when memory is short: a container dies with its monitor. Returns the score that this process
+/// had, which its children get back. Without CAP_SYS_RESOURCE it cannot be lowered, and stays.
+fn protect_from_oom_killer() -> i32 {
+    const SCORE: &str = "/proc/self/oom_score_adj";
+    let before = fs::read_to_string(SCORE).ok().and_then(|score| score.trim().parse().ok());
+    let _ = fs::write(SCORE, MONITOR_SCORE.to_string());
+    before.unwrap_or(0)
+}
+
+/// Has a child do what changes namespaces, and tell what came of it.
+fn in_a_child(work: impl FnOnce() -> SpawnerReply) -> io::Result<SpawnerReply> {
     let (ours, theirs) = UnixStream::pair()?;
     let spawner = rustix::process::getpid();
     match sys::fork()? {
@@ -326,11 +370,7 @@ fn fork_sandbox(plan: &SandboxPlan) -> io::Result<SpawnerReply> {
         }
         Fork::Child => {
             end_with(spawner);
-            let reply = match sandbox::make(plan) {
-                Ok(holder) => SpawnerReply::Sandbox { holder },
-                Err(reason) => SpawnerReply::Failed { reason },
-            };
-            let sent = Outgoing::new(&reply, &[], Vec::new())
+            let sent = Outgoing::new(&work(), &[], Vec::new())
                 .and_then(|mut message| message.send(theirs.as_fd()));
             sys::exit_now(i32::from(sent.is_err()))
         }

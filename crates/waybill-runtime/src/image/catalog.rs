@@ -12,26 +12,29 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use waybill_core::chain::Chain;
 
 use super::{
     digest::Digest,
     error::{Doing, ImageError, Result},
     name::{ImageName, is_hex},
 };
-
-const VERSION: u32 = 1;
+use crate::versioned::{self, Versioned};
 
 /// The spare file has at least this size.
 const SPARE: usize = 64 << 10;
 
 /// All that is known about images, but for what their blobs say.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Catalog {
-    version: u32,
     /// By id, which is the digest of the configuration.
     pub(super) images: BTreeMap<Digest, Record>,
     /// Unpacked layers by chain id: the digest of this layer and all below it.
     pub(super) layers: BTreeMap<Digest, LayerRecord>,
+}
+
+impl Versioned for Catalog {
+    const VERSION: u32 = 1;
 }
 
 /// An image.
@@ -74,29 +77,19 @@ pub(super) struct LayerRecord {
 impl Catalog {
     /// Reads the file; an empty catalogue if there is none.
     pub(super) fn load(path: &Path) -> Result<Self> {
-        let text = match fs::read(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            other => other.doing(|| format!("reading {}", path.display()))?,
-        };
-        let damaged = |why: String| {
-            let path = path.display();
-            ImageError::archive(format_args!(
-                "{path} cannot be used ({why}); move it away to start with an empty image store"
-            ))
-        };
-        let catalog: Self =
-            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-        if catalog.version != VERSION {
-            return Err(damaged(format!("it is of version {}, not {VERSION}", catalog.version)));
-        }
-        Ok(catalog)
+        versioned::load(path).map(Option::unwrap_or_default).map_err(|unreadable| {
+            ImageError::Sealed {
+                path: path.display().to_string(),
+                reason: Chain(&unreadable).to_string(),
+            }
+        })
     }
 
     /// Writes the file so that it is on disk, whole, or as before.
     pub(super) fn save(&self, path: &Path) -> Result<()> {
         let spare = path.with_extension("spare");
         let save = || {
-            let text = serde_json::to_vec(self)?;
+            let text = versioned::to_vec(self)?;
             match replace(path, &text) {
                 Err(error) if is_full(&error) && spare.exists() => {
                     fs::remove_file(&spare)?;
@@ -211,12 +204,6 @@ fn keep_spare(path: &Path, size: usize) {
     }
 }
 
-impl Default for Catalog {
-    fn default() -> Self {
-        Self { version: VERSION, images: BTreeMap::new(), layers: BTreeMap::new() }
-    }
-}
-
 /// How an image was meant, with its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
@@ -302,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded_and_what_is_damaged_is_refused() {
+    fn what_is_saved_is_loaded_and_what_is_damaged_or_newer_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("index.json");
         assert_eq!(Catalog::load(&path).unwrap(), Catalog::default());

@@ -67,6 +67,17 @@ pub enum ImageError {
     /// The state directory belongs to another process.
     #[error("another runtime uses {0}; stop it, or give this one a state directory of its own")]
     Locked(String),
+    /// The list of images was written by a newer runtime, or is damaged. Nothing is done to the store.
+    #[error(
+        "the image store cannot be used, and is left as it is: {path}: {reason}; run the version that wrote it, or move it \
+         away to start with an empty store"
+    )]
+    Sealed {
+        /// The list.
+        path: String,
+        /// Why it cannot be read.
+        reason: String,
+    },
     /// A thread for it is missing, or it failed in a way that is a bug.
     #[error(transparent)]
     NotDone(#[from] NotDone),

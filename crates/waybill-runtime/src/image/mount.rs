@@ -17,6 +17,7 @@ use rustix::{
     mount::UnmountFlags,
 };
 use serde::{Deserialize, Serialize};
+use waybill_core::chain::Chain;
 
 use self::overlay::Overlay;
 use super::{
@@ -26,6 +27,7 @@ use super::{
     layer,
     store::{Store, make_private, remove_tree},
 };
+use crate::versioned::{self, Versioned};
 
 /// Says which layers a container uses, for a runtime that starts while it runs.
 const USE: &str = "image.json";
@@ -34,6 +36,10 @@ const USE: &str = "image.json";
 struct Use {
     image: Digest,
     layers: Vec<Digest>,
+}
+
+impl Versioned for Use {
+    const VERSION: u32 = 1;
 }
 
 /// Whether a container may write into its root file system.
@@ -96,12 +102,21 @@ pub(super) fn clean(store: &Store, living: &BTreeSet<String>) -> Result<Vec<Stri
     Ok(gone)
 }
 
-/// The layers that containers use, by what was written down when they were made.
-pub(super) fn read_uses(containers: &Path) -> Result<BTreeMap<String, Vec<Digest>>> {
+/// The layers that containers use, by what was written down when they were made; `None` for a container of which we do not
+/// understand that.
+pub(super) fn read_uses(containers: &Path) -> Result<BTreeMap<String, Option<Vec<Digest>>>> {
     let uses = directories(containers)?.into_iter().map(|container| {
-        let text = fs::read(containers.join(&container).join(USE)).unwrap_or_default();
-        // Without it the container has no mount yet: it is written first.
-        let layers = serde_json::from_slice(&text).map(|it: Use| it.layers).unwrap_or_default();
+        let path = containers.join(&container).join(USE);
+        let layers = match versioned::load::<Use>(&path) {
+            Ok(Some(used)) => Some(used.layers),
+            // The container has no mount yet: it is written first.
+            Ok(None) => Some(Vec::new()),
+            Err(unreadable) => {
+                let (path, error) = (path.display(), Chain(&unreadable));
+                tracing::error!(%path, %error, "no layer is removed: nobody knows which ones a container uses");
+                None
+            }
+        };
         (container, layers)
     });
     Ok(uses.collect())
@@ -116,7 +131,7 @@ fn prepare_and_mount(
 ) -> Result<()> {
     let directory = store.containers.join(container);
     let path = directory.join(USE);
-    let write = || fs::write(&path, serde_json::to_vec(used)?);
+    let write = || fs::write(&path, versioned::to_vec(used)?);
     write().doing(|| format!("writing {}", path.display()))?;
     // Overlayfs wants the uppermost first.
     let mut lower: Vec<PathBuf> =

@@ -55,6 +55,8 @@ pub(super) struct Store {
     /// One at a time unpacks a layer.
     layer_locks: LayerLocks,
     temporary: AtomicU64,
+    /// Why the catalogue cannot be understood; then nothing in the store is changed.
+    sealed: Option<(String, String)>,
     _lock: File,
 }
 
@@ -63,8 +65,8 @@ struct State {
     configurations: BTreeMap<Digest, Arc<ImageConfiguration>>,
     /// What work in progress relies on, and how often; it is not collected.
     leases: HashMap<Digest, usize>,
-    /// The layers under each container's root file system.
-    containers: BTreeMap<String, Vec<Digest>>,
+    /// The layers under each container's root file system; `None` if they are not known.
+    containers: BTreeMap<String, Option<Vec<Digest>>>,
 }
 
 impl Store {
@@ -79,18 +81,31 @@ impl Store {
         let temporary = images.join("tmp");
         remove_tree(&temporary)?;
         make_private(&temporary)?;
+        let (catalog, sealed) = match Catalog::load(&images.join(INDEX)) {
+            Ok(catalog) => (catalog, None),
+            Err(ImageError::Sealed { path, reason }) => {
+                tracing::error!(
+                    path,
+                    reason,
+                    "the image store is left as it is, and no image can be used"
+                );
+                (Catalog::default(), Some((path, reason)))
+            }
+            Err(error) => return Err(error),
+        };
         let store = Self {
             blob_locks: BlobLocks::default(),
             layer_locks: LayerLocks::default(),
             boot: boot_id()?,
             writer: Mutex::new(()),
             state: Mutex::new(State {
-                catalog: Catalog::load(&images.join(INDEX))?,
+                catalog,
                 configurations: BTreeMap::new(),
                 leases: HashMap::new(),
                 containers: super::mount::read_uses(&containers)?,
             }),
             temporary: AtomicU64::new(0),
+            sealed,
             _lock: lock,
             images,
             containers,
@@ -99,6 +114,14 @@ impl Store {
         store.check()?;
         store.collect()?;
         Ok(store)
+    }
+
+    /// Whether images can be used; an error says why not.
+    pub(super) fn usable(&self) -> Result<()> {
+        match self.sealed.clone() {
+            Some((path, reason)) => Err(ImageError::Sealed { path, reason }),
+            None => Ok(()),
+        }
     }
 
     /// A new name in the directory for unfinished things.
@@ -203,10 +226,11 @@ impl Store {
     /// Removes images that are not pinned and that no container uses; returns their ids.
     pub(super) fn remove_unused(&self) -> Result<Vec<Digest>> {
         let used = self.state().used_layers();
+        let all_known = self.state().knows_uses();
         let removed = self.update(|catalog| {
             let is_unused = |record: &Record| {
                 let layers = record.layers.last().is_some_and(|top| used.contains(&top.chain));
-                !record.pinned && !layers
+                !record.pinned && !layers && all_known
             };
             let unused = catalog.images.extract_if(.., |_, record| is_unused(record));
             Ok(unused.map(|(id, _)| id).collect())
@@ -217,15 +241,19 @@ impl Store {
 
     /// Removes what no image, container or unfinished work needs.
     pub(super) fn collect(&self) -> Result<()> {
+        if self.sealed.is_some() {
+            return Ok(());
+        }
         let _writer = self.writer();
         let mut state = self.state();
+        let all_known = state.knows_uses();
         let mut blobs: BTreeSet<Digest> = state.catalog.blobs().collect();
         let mut layers: BTreeSet<Digest> = state.catalog.needed_layers().collect();
         layers.extend(state.used_layers());
         blobs.extend(state.leases.keys());
         layers.extend(state.leases.keys());
         let before = state.catalog.layers.len();
-        state.catalog.layers.retain(|chain, _| layers.contains(chain));
+        state.catalog.layers.retain(|chain, _| layers.contains(chain) || !all_known);
         if state.catalog.layers.len() < before {
             // Else a layer that is unpacked again could pass for the old one, which was settled.
             state.catalog.save(&self.images.join(INDEX))?;
@@ -238,7 +266,9 @@ impl Store {
         configurations.retain(|id, _| catalog.images.contains_key(id) || blobs.contains(id));
         // Renamed while nobody can take a lease, removed when everybody can.
         let mut garbage = self.set_aside("blobs/sha256", &blobs)?;
-        garbage.extend(self.set_aside("layers", &layers)?);
+        if all_known {
+            garbage.extend(self.set_aside("layers", &layers)?);
+        }
         drop(state);
         garbage.iter().try_for_each(|path| remove_tree(path))
     }
@@ -279,15 +309,18 @@ impl Store {
     pub(super) fn set_use(&self, container: &str, layers: Option<Vec<Digest>>) -> bool {
         let mut state = self.state();
         if let Some(layers) = layers {
-            state.containers.insert(container.to_owned(), layers);
+            state.containers.insert(container.to_owned(), Some(layers));
             return false;
         }
         let Some(released) = state.containers.remove(container) else { return false };
+        // What was kept for its sake can go.
+        let Some(released) = released else { return true };
         let needed: BTreeSet<Digest> = state.catalog.needed_layers().collect();
         released.iter().any(|chain| !needed.contains(chain))
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
+        self.usable()?;
         let _writer = self.writer();
         let mut catalog = self.state().catalog.clone();
         let result = change(&mut catalog)?;
@@ -362,7 +395,12 @@ impl Store {
 
 impl State {
     fn used_layers(&self) -> BTreeSet<Digest> {
-        self.containers.values().flatten().copied().collect()
+        self.containers.values().flatten().flatten().copied().collect()
+    }
+
+    /// Whether it is known of every container which layers it uses.
+    fn knows_uses(&self) -> bool {
+        self.containers.values().all(Option::is_some)
     }
 }
 

@@ -386,7 +386,7 @@ async fn what_is_not_supported_is_refused_and_leaves_nothing() {
         LinuxContainerSecurityContext { run_as_group: Some(Int64Value { value: 1 }), ..context() };
     let image = ImageSpec { image: "localhost/nothing:1".into(), ..ImageSpec::default() };
     for (config, code, text) in [
-        (with_context(sleeper("a"), seccomp), Code::Unimplemented, "seccomp"),
+        (with_context(sleeper("a"), seccomp), Code::InvalidArgument, "seccomp"),
         (with_context(sleeper("b"), privileged), Code::InvalidArgument, "privileged"),
         (with_context(sleeper("c"), group), Code::InvalidArgument, "run_as_group"),
         (

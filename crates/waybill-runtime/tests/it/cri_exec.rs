@@ -240,3 +240,23 @@ async fn a_command_whose_monitor_dies_has_no_exit_code() {
     lab.remove(&sandbox).await;
     lab.close().await;
 }
+
+/// The time that a machine takes to start the command is part of it.
+#[tokio::test]
+async fn the_timeout_of_exec_sync_counts_from_the_call() {
+    let Some(lab) = CriLab::open().await else { return };
+    let (sandbox, id) = lab.run("slow", sleeper("c")).await;
+    lab.signal_monitor(&id, rustix::process::Signal::STOP);
+    let request = ExecSyncRequest {
+        container_id: id.clone(),
+        cmd: ["touch", "/ran"].map(str::to_owned).into(),
+        timeout: 1,
+    };
+    let late = lab.runtime().await.exec_sync(request).await.unwrap_err();
+    assert!(late.message().contains("did not end within 1 s"), "{late}");
+    lab.signal_monitor(&id, rustix::process::Signal::CONT);
+    // What was given up may begin now, and is killed then.
+    assert_eq!(lab.sh(&id, "echo alive").await, "alive");
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}

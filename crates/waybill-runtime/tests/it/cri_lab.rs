@@ -241,10 +241,14 @@ impl CriLab {
 
     /// As somebody with `kill -9` does.
     pub(crate) fn kill_monitor(&self, id: &str) {
+        self.signal_monitor(id, rustix::process::Signal::KILL);
+    }
+
+    pub(crate) fn signal_monitor(&self, id: &str, signal: rustix::process::Signal) {
         let directory = self.path("run/containers").canonicalize().unwrap().join(id);
         for pid in processes_in(&directory) {
             let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            rustix::process::kill_process(pid, signal).unwrap();
         }
     }
 

@@ -14,10 +14,11 @@ use std::{
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use waybill_proto::cri::{
-    ContainerConfig, CreateContainerRequest, Mount, RemoveContainerRequest, StartContainerRequest,
+    ContainerConfig, CreateContainerRequest, LinuxContainerSecurityContext, Mount,
+    RemoveContainerRequest, StartContainerRequest,
 };
 
-use crate::cri_lab::{CriLab, container};
+use crate::cri_lab::{CriLab, container, with_context};
 
 /// How often a container is made while links are swapped; the swaps are some thousands then.
 const ROUNDS: usize = 15;
@@ -97,6 +98,60 @@ async fn links_swapped_into_a_mount_target_do_not_lead_out() {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let outside = outside.display().to_string();
     assert!(!mounts.contains(&outside), "something is mounted outside");
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// CVE-2025-31133 and CVE-2025-52565: a path is hidden by mounting the null device on it, and a terminal is mounted on
+/// `/dev/console`. Where those are links of somebody's making, files of the machine are mounted instead, or mounted on.
+#[tokio::test]
+async fn links_in_dev_lead_no_mask_and_no_console_elsewhere() {
+    let Some(lab) = CriLab::open().await else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let sandbox = lab.run_sandbox(lab.sandbox_config("links")).await;
+    // Ends with 0 if what is hidden is the null device, and what is read-only cannot be opened for writing. Writes nothing.
+    let look = "test \"$(stat -c %t:%T /proc/keys)\" = 1:3 || exit 7; \
+                if true >> /proc/sys/kernel/core_pattern; then exit 8; fi; exit 0";
+    let lever = "/proc/sys/kernel/core_pattern";
+    for (number, (links, tty, expected)) in [
+        // The controls: an empty volume there is no obstacle, and what is not hidden is noticed.
+        (vec![], false, &[Some(0)][..]),
+        (vec![], true, &[Some(0)]),
+        (vec!["unmasked"], false, &[Some(7)]),
+        (vec!["null"], false, &[None, Some(0)]),
+        (vec!["console"], true, &[None, Some(0)]),
+        (vec!["ptmx", "pts"], true, &[None, Some(0)]),
+        (vec!["null", "console", "ptmx", "tty", "zero", "full"], true, &[None, Some(0)]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let volume = directory.path().join(number.to_string());
+        fs::create_dir(&volume).unwrap();
+        for link in &links {
+            symlink(lever, volume.join(link)).unwrap();
+        }
+        let mount = Mount {
+            container_path: "/dev".into(),
+            host_path: volume.display().to_string(),
+            ..Mount::default()
+        };
+        let masked = if links.contains(&"unmasked") { vec![] } else { vec!["/proc/keys".into()] };
+        let context = LinuxContainerSecurityContext {
+            masked_paths: masked,
+            readonly_paths: vec!["/proc/sys".into()],
+            ..LinuxContainerSecurityContext::default()
+        };
+        let config = ContainerConfig {
+            tty,
+            mounts: vec![mount],
+            ..with_context(container(&format!("c{number}"), &["sh", "-c", look]), context)
+        };
+        let before = fs::read(lever).unwrap();
+        let found = attempt(&lab, &sandbox, config).await;
+        assert!(expected.contains(&found), "{links:?}: {found:?}");
+        assert_eq!(fs::read(lever).unwrap(), before);
+    }
     lab.remove(&sandbox).await;
     lab.close().await;
 }

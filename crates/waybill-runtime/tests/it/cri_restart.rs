@@ -1,6 +1,6 @@
 //! A runtime that is started again continues with what is there.
 
-use std::fs;
+use std::{fs, os::unix::net::UnixListener};
 
 use tonic::Code;
 use waybill_proto::cri::{
@@ -99,6 +99,28 @@ async fn a_runtime_that_stops_does_not_wait_for_the_grace_of_a_container() {
     let request = StopContainerRequest { container_id: id.clone(), timeout: 0 };
     lab.runtime().await.stop_container(request).await.unwrap();
     assert_eq!(lab.ended(&id).await.exit_code, 137);
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// A runtime that came back used to wait for the monitor of a creation that hung before it served anybody.
+#[tokio::test]
+async fn a_creation_that_hangs_does_not_keep_the_runtime_from_serving() {
+    let Some(mut lab) = CriLab::open().await else { return };
+    let (sandbox, runs) = lab.run("runs", sleeper("c")).await;
+    lab.stop().await;
+    // As a monitor leaves it that has begun to make a container, and hangs.
+    let hangs = lab.path("run/containers/hangs");
+    fs::create_dir(&hangs).unwrap();
+    let record =
+        serde_json::json!({"version": 1, "cgroup": format!("{}/hangs", lab.cgroup), "made": []});
+    fs::write(hangs.join("record.json"), record.to_string()).unwrap();
+    let listener = UnixListener::bind(hangs.join("monitor.sock")).unwrap();
+    lab.start().await;
+    assert_eq!(lab.sh(&runs, "echo $FROM").await, "image");
+    assert!(lab.containers_named("hangs").await.is_empty());
+    drop(listener);
+    eventually("what is left of it is cleared away", || !hangs.exists()).await;
     lab.remove(&sandbox).await;
     lab.close().await;
 }

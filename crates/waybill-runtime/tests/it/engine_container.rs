@@ -330,3 +330,24 @@ fn reads() -> AttachRequest {
 fn writes() -> AttachRequest {
     AttachRequest { stdin: true, audit_id: None }
 }
+
+/// A container dies with its monitor, so the kernel must choose anybody else first; and the container must not inherit that.
+#[tokio::test(flavor = "multi_thread")]
+async fn monitors_are_protected_from_the_oom_killer_and_their_containers_are_not() {
+    let Some(lab) = Lab::open().await else { return };
+    lab.run("box").await;
+    let score = |pid: &str| {
+        let score = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        score.trim().parse::<i32>().unwrap()
+    };
+    let own = score("self");
+    let monitor = score(&lab.monitor("box").to_string());
+    // Without CAP_SYS_RESOURCE nobody may lower it.
+    assert!(monitor == -998 || monitor == own, "{monitor}");
+    let State::Running { pid, .. } = lab.engine().state("box").unwrap() else { panic!() };
+    assert_eq!(score(&pid.to_string()), own);
+    let (session, _) = lab.sh("box", "cat /proc/self/oom_score_adj").await;
+    assert_eq!(session.trim(), own.to_string());
+    lab.kill_and_delete("box").await;
+    lab.close().await;
+}

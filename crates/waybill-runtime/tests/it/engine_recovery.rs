@@ -154,12 +154,13 @@ async fn runtimes_that_die_at_any_moment_leave_nothing() {
         let engine = lab.engine();
         match engine.state(&id) {
             // Its start may be on the way.
-            Ok(State::Created) => {
+            Ok(State::Created | State::Silent) => {
                 engine.kill_all(&id).await.unwrap();
                 engine.wait(&id).await.unwrap();
             }
             Ok(State::Running { .. }) => assert_eq!(engine.wait(&id).await.unwrap().code, 6),
             Ok(State::Exited(_)) | Err(_) => {}
+            Ok(State::Unknown { reason }) => panic!("{reason}"),
         }
         engine.delete(&id).await.unwrap();
     }

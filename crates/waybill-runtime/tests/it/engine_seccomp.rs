@@ -1,8 +1,9 @@
 //! The filter that containers have by default: what it keeps from whom.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
-use waybill_runtime::engine::{ContainerRequest, SeccompProfile, SessionFilter};
+use serde_json::{Value, json};
+use waybill_runtime::engine::{ContainerRequest, EngineError, SeccompProfile, SessionFilter};
 use waybill_testkit::hostile::hostile;
 
 use crate::lab::{Lab, exec};
@@ -68,7 +69,7 @@ async fn a_session_cannot_lay_hands_on_the_process_of_another() {
         (SeccompProfile::Unconfined, i32::from(stopped_anyway)),
     ];
     for (seccomp, code) in expected {
-        run(&lab, "box", 0, seccomp).await;
+        run(&lab, "box", 0, seccomp.clone()).await;
         let victim = lab.engine().exec("box", exec(&["/bin/sleep", "1000"])).await.unwrap();
         let records =
             lab.engine().sessions(&SessionFilter { running: true, ..SessionFilter::default() });
@@ -99,5 +100,114 @@ async fn the_filter_is_that_of_the_container_and_not_of_its_monitor() {
     assert_eq!(text, "Seccomp:\t2\nSeccomp:\t2\n");
     assert_eq!(mode(lab.monitor("box").to_string()), outside);
     lab.kill_and_delete("box").await;
+    lab.close().await;
+}
+
+/// Writes a profile where the lab is, and names it.
+fn local(lab: &Lab, profile: &Value) -> SeccompProfile {
+    let path: PathBuf = lab.directory.path().join("profile.json");
+    fs::write(&path, profile.to_string()).unwrap();
+    SeccompProfile::Localhost(path)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_of_the_machine_holds_for_first_processes_and_sessions() {
+    let Some(lab) = Lab::open().await else { return };
+    let profile = json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"],
+        "syscalls": [
+            { "names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": libc::ENOSPC },
+        ],
+    });
+    for can_gain_privileges in [true, false] {
+        let profile = local(&lab, &profile);
+        let mut request = container(&lab, "box", 1000, profile);
+        let mut process = request.spec.process().clone().unwrap();
+        process.set_no_new_privileges(Some(!can_gain_privileges));
+        process.set_args(Some(
+            ["/bin/sh", "-c", "mkdir /tmp/first; exec sleep 1000"].map(str::to_owned).into(),
+        ));
+        request.spec.set_process(Some(process));
+        lab.engine().create("box", request).await.unwrap();
+        lab.engine().start("box").await.unwrap();
+        let (text, exit) = lab.sh("box", "mkdir /tmp/second").await;
+        assert_eq!(exit.code, 1, "{text}");
+        assert!(text.contains("No space left on device"), "{text}");
+        lab.kill_and_delete("box").await;
+        let logged = lab.logged("box").join("\n");
+        assert!(logged.contains("No space left on device"), "{logged}");
+        fs::remove_file(lab.log("box")).unwrap();
+    }
+    lab.close().await;
+}
+
+/// What we do ourselves before the program is executed is nothing that a profile has to allow.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_needs_to_allow_what_the_program_calls_and_no_more() {
+    let Some(lab) = Lab::open().await else { return };
+    let names = [
+        "execve",
+        "brk",
+        "arch_prctl",
+        "set_tid_address",
+        "set_robust_list",
+        "rseq",
+        "prlimit64",
+        "readlink",
+        "readlinkat",
+        "getrandom",
+        "mprotect",
+        "mmap",
+        "getuid",
+        "exit_group",
+    ];
+    let profile = json!({
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "syscalls": [{ "names": names, "action": "SCMP_ACT_ALLOW" }],
+    });
+    let request = |id: &str| ContainerRequest {
+        seccomp: local(&lab, &profile),
+        ..lab.container(id, &["/bin/true"])
+    };
+    lab.engine().create("first", request("first")).await.unwrap();
+    lab.engine().start("first").await.unwrap();
+    assert_eq!(lab.engine().wait("first").await.unwrap().code, 0);
+    lab.engine().delete("first").await.unwrap();
+    let mut names = names.to_vec();
+    names.extend(["nanosleep", "clock_nanosleep"]);
+    let profile = json!({
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "syscalls": [{ "names": names, "action": "SCMP_ACT_ALLOW" }],
+    });
+    let sleeper = ContainerRequest {
+        seccomp: local(&lab, &profile),
+        ..lab.container("box", &["/bin/sleep", "1000"])
+    };
+    lab.engine().create("box", sleeper).await.unwrap();
+    lab.engine().start("box").await.unwrap();
+    let (text, exit) = lab.exec("box", exec(&["/bin/true"])).await;
+    assert_eq!(exit.code, 0, "{text}");
+    lab.kill_and_delete("box").await;
+    lab.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_with_a_wrong_profile_is_not_made() {
+    let Some(lab) = Lab::open().await else { return };
+    let wrong = [
+        json!({ "defaultAction": "SCMP_ACT_NOTIFY" }),
+        json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscals": [] }),
+        json!("no profile"),
+    ];
+    for profile in &wrong {
+        let request = container(&lab, "box", 0, local(&lab, profile));
+        let refused = lab.engine().create("box", request).await;
+        assert!(matches!(refused, Err(EngineError::SeccompFile { .. })), "{profile}: {refused:?}");
+    }
+    let missing = SeccompProfile::Localhost(lab.directory.path().join("none.json"));
+    let refused = lab.engine().create("box", container(&lab, "box", 0, missing)).await.unwrap_err();
+    let said = waybill_core::chain::Chain(&refused).to_string();
+    assert!(said.contains("none.json") && said.contains("No such file"), "{said}");
     lab.close().await;
 }

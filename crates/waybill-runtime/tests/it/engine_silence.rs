@@ -11,6 +11,7 @@ use crate::lab::{Lab, eventually, exec, variables};
 const SHORT: Patience = Patience {
     answer: Duration::from_secs(1),
     work: Duration::from_secs(10),
+    recovery: Duration::from_millis(500),
     end: Duration::from_secs(1),
 };
 
@@ -68,8 +69,40 @@ async fn a_runtime_that_comes_back_counts_a_stopped_monitor_as_lost() {
     let Some((mut lab, _)) = with_stopped_monitor().await else { return };
     lab.stop_runtime();
     lab.start_runtime().await;
-    let State::Exited(exit) = lab.engine().state("box").unwrap() else { panic!("it lives") };
+    let exit = lab.engine().wait("box").await.unwrap();
     assert_eq!(exit.cause, ExitCause::MonitorLost);
+    lab.engine().delete("box").await.unwrap();
+    lab.close().await;
+}
+
+/// Nor does it keep those waiting whose monitors answer. What is asked of the silent one waits for its first word.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_monitor_that_hangs_does_not_keep_the_others_from_being_recovered() {
+    let Some((mut lab, monitor)) = with_stopped_monitor().await else { return };
+    lab.run("other").await;
+    lab.stop_runtime();
+    lab.patience = Patience { recovery: SHORT.recovery, ..Patience::default() };
+    lab.start_runtime().await;
+    assert_eq!(lab.engine().state("box").unwrap(), State::Silent);
+    assert_eq!(lab.sh("other", "echo here").await.0, "here\n");
+    let (asked, ()) = tokio::join!(lab.sh("box", "echo there"), async {
+        kill_process(monitor, Signal::CONT).unwrap();
+    });
+    assert_eq!(asked.0, "there\n");
+    for id in ["box", "other"] {
+        lab.kill_and_delete(id).await;
+    }
+    lab.close().await;
+}
+
+/// A silent one can be ended, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_whose_monitor_never_said_a_word_can_be_deleted() {
+    let Some((mut lab, _)) = with_stopped_monitor().await else { return };
+    lab.stop_runtime();
+    lab.patience = Patience { work: Duration::from_secs(600), ..SHORT };
+    lab.start_runtime().await;
+    assert_eq!(lab.engine().state("box").unwrap(), State::Silent);
     lab.engine().delete("box").await.unwrap();
     lab.close().await;
 }

@@ -99,7 +99,8 @@ fn read(review: &Review, pod: &Value) -> Result<PodEnvSpec, Box<Status>> {
 
 fn refused(review: &Review, denied: &UseDenied) -> Verdict {
     let target = Target { group: "", resource: "pods", name: review.object_name() };
-    Verdict::refused(Status::forbidden(target, denied.to_string()))
+    let reason = denied.to_string();
+    Verdict::denied(Status::forbidden(target, reason.clone()), &reason)
 }
 
 #[cfg(test)]

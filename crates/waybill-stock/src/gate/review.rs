@@ -2,12 +2,17 @@
 //!
 //! Objects may hold what users typed where secrets belong, so no error repeats any of it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use waybill_api::status::Status;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
+
+/// How long a reason in the audit log may be; keys and names in it are what clients chose.
+const DENIED_BYTES: usize = 1024;
 
 /// What an API server asks about; what we do not judge by is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -72,6 +77,8 @@ pub(super) enum ReviewError {
 pub(super) struct Verdict {
     refusal: Option<Status>,
     warnings: Vec<String>,
+    /// Why variables of drivers are denied, for the audit log.
+    denied: Option<String>,
 }
 
 impl Verdict {
@@ -81,11 +88,18 @@ impl Verdict {
 
     /// Allowed, with a word to whoever asked.
     pub(super) fn warned(warnings: Vec<String>) -> Self {
-        Self { refusal: None, warnings }
+        Self { warnings, ..Self::default() }
     }
 
     pub(super) fn refused(status: Status) -> Self {
-        Self { refusal: Some(status), warnings: Vec::new() }
+        Self { refusal: Some(status), ..Self::default() }
+    }
+
+    /// Refused, with the reason for the audit log (CSI-63), where a client must not be able to write much.
+    pub(super) fn denied(status: Status, reason: &str) -> Self {
+        let end = reason.floor_char_boundary(DENIED_BYTES);
+        let denied = reason.get(..end).map(str::to_owned);
+        Self { denied, ..Self::refused(status) }
     }
 
     pub(super) fn is_allowed(&self) -> bool {
@@ -105,6 +119,9 @@ struct Response<'a> {
     status: Option<Value>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     warnings: &'a [String],
+    /// The API server writes them into its audit log, with the name of the webhook before each key.
+    #[serde(rename = "auditAnnotations", skip_serializing_if = "BTreeMap::is_empty")]
+    audit_annotations: BTreeMap<&'a str, &'a str>,
 }
 
 /// The answer to the question of this `uid`.
@@ -118,7 +135,9 @@ pub(super) fn answer(uid: &str, verdict: &Verdict) -> Value {
         })
     });
     let (allowed, warnings) = (verdict.is_allowed(), &verdict.warnings);
-    let response = Response { uid, allowed, status, warnings };
+    let denied = verdict.denied.as_deref().map(|reason| ("denied", reason));
+    let audit_annotations = denied.into_iter().collect();
+    let response = Response { uid, allowed, status, warnings, audit_annotations };
     json!({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 }
 
@@ -156,6 +175,19 @@ mod tests {
         assert_eq!(refused["response"]["allowed"], false);
         assert_eq!(refused["response"]["status"]["message"], "no");
         assert_eq!(refused["response"]["status"]["code"], 422);
+        assert!(refused["response"].get("auditAnnotations").is_none(), "it may hold what was sent");
+    }
+
+    /// CSI-63
+    #[test]
+    fn why_variables_are_denied_is_for_the_audit_log_csi_63() {
+        let said = |reason: &str| {
+            let verdict = Verdict::denied(Status::unprocessable("no"), reason);
+            answer("u", &verdict)["response"]["auditAnnotations"].take()
+        };
+        assert_eq!(said("no right"), json!({"denied": "no right"}));
+        let long = said(&"ä".repeat(5_000));
+        assert_eq!(long["denied"].as_str().map(str::len), Some(DENIED_BYTES));
     }
 
     #[test]

@@ -1,15 +1,13 @@
 //! `waybill credential cache`: stands in a kubeconfig before the real plugin, so that it is not run at every start of kubectl.
 
 use std::{
-    env, future,
+    env,
     io::{self, Write},
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
-use futures_util::future::select_all;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use tokio::signal::unix::{SignalKind, signal};
 use waybill_core::{chain::Chain, duration::parse_duration};
 use waybill_credential::{
     Options,
@@ -17,7 +15,7 @@ use waybill_credential::{
 };
 
 use super::agent;
-use crate::Outcome;
+use crate::{Outcome, terminal::plain_lines};
 
 /// Keep what a credential plugin says, so that kubectl does not run it at every start.
 ///
@@ -58,7 +56,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     ignore_env: Vec<String>,
 
-    /// Keep a credential for each working directory, for plugins that look at it.
+    /// Keep a credential for each working directory, for plugins that look at it by themselves. Relative paths among arguments
+    /// and in variables are noticed.
     #[arg(long)]
     per_directory: bool,
 
@@ -77,12 +76,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         .context("keeping debuggers away from this process")?;
     let invocation = args.invocation()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        tokio::select! {
-            fetched = fetch(&invocation, args.verbose) => deliver(&fetched),
-            code = signalled(&invocation) => Ok(Outcome::Exit(code)),
-        }
-    })
+    deliver(&runtime.block_on(fetch(&invocation, args.verbose)))
 }
 
 impl Args {
@@ -95,12 +89,13 @@ impl Args {
                 "the plugin {command:?} is a relative path: write the whole path, or a name that PATH has"
             );
         }
-        let directory = self.per_directory.then(env::current_dir).transpose();
         let holding = Holding {
             max_age: self.max_age,
             idle: self.idle,
             ignored: self.ignore_env.clone(),
-            directory: directory.context("there is no working directory")?,
+            // In one that was removed no relative path leads anywhere.
+            directory: env::current_dir().ok(),
+            per_directory: self.per_directory,
         };
         let options = Options { timeout: self.timeout, ..Options::default() };
         Ok(Invocation::new(command.clone(), args.to_vec(), options, holding)?)
@@ -137,7 +132,7 @@ fn tell(notice: &Notice, verbose: bool) {
 }
 
 fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "waybill credential cache: {text}");
+    let _ = writeln!(io::stderr(), "waybill credential cache: {}", plain_lines(text));
 }
 
 fn deliver(fetched: &Fetched) -> Result<Outcome> {
@@ -154,30 +149,6 @@ fn deliver(fetched: &Fetched) -> Result<Outcome> {
             Ok(Outcome::Exit(failure.code))
         }
     }
-}
-
-/// Ends a plugin that leads a group of its own, which Ctrl-C does not reach. One on our terminal hears it itself, and may have to
-/// tidy the terminal up.
-async fn signalled(invocation: &Invocation) -> u8 {
-    if invocation.is_interactive() {
-        return future::pending().await;
-    }
-    let kinds = [
-        (SignalKind::hangup(), 129),
-        (SignalKind::interrupt(), 130),
-        (SignalKind::quit(), 131),
-        (SignalKind::terminate(), 143),
-    ];
-    let heard = kinds.map(|(kind, code)| {
-        Box::pin(async move {
-            match signal(kind) {
-                Ok(mut signal) => signal.recv().await,
-                Err(_) => future::pending().await,
-            };
-            code
-        })
-    });
-    select_all(heard).await.0
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -48,7 +48,11 @@ impl Backend {
     /// The driver that asks it.
     pub(super) fn driver(&self) -> DriverChoice {
         match &self.kind {
-            BackendKind::OpenBao(_) => DriverChoice::new(Kind::Vault, Vec::new()),
+            // It is on this machine, where classes alone cannot send a driver.
+            BackendKind::OpenBao(server) => {
+                let flag = format!("--allow-address={}", server.address);
+                DriverChoice::new(Kind::Vault, vec![flag])
+            }
             BackendKind::Script(file) => {
                 let path = format!("/proc/{}/fd/{}", process::id(), file.as_raw_fd());
                 DriverChoice::new(Kind::Mock, vec!["--script".to_owned(), path])

@@ -25,7 +25,7 @@ Parameters of a class:
   audience        of the pod's token; sts.amazonaws.com unless given
   endpoint        another address for all services; for one: stsEndpoint, secretsManagerEndpoint, ssmEndpoint
   caBundle        certificates in PEM that are trusted instead of those of the machine
-  allowPlainHTTP  true for an address without TLS that is not this machine
+  allowPlainHTTP  true for an address without TLS, which --allow-address must name
 
 Parameters of a variable:
   field           which field of a value that is a JSON object

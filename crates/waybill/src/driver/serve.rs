@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 use waybill_csi::{
@@ -91,19 +91,19 @@ where
         if let Some(address) = server.metrics_address() {
             info!(%address, "serving metrics");
         }
-        loop {
+        let ended = loop {
             tokio::select! {
-                result = tokio::signal::ctrl_c() => break result?,
-                _ = terminate.recv() => break,
+                result = tokio::signal::ctrl_c() => break result.map_err(Into::into),
+                _ = terminate.recv() => break Ok(()),
                 _ = hang_up.recv() => {
                     server.cache().clear();
                     info!("the cache is empty");
                 }
-                reason = server.failed() => bail!("the driver cannot go on: {reason}"),
+                reason = server.failed() => break Err(anyhow!("the driver cannot go on: {reason}")),
             }
-        }
+        };
         server.stop().await;
-        Ok(Outcome::Success)
+        ended.map(|()| Outcome::Success)
     })
 }
 

@@ -25,7 +25,7 @@ Parameters of a class:
   audience        of the pod's token; vault unless given
   kvVersion       1 or 2, if the answer should not tell
   caBundle        certificates in PEM that are trusted instead of those of the machine
-  allowPlainHTTP  true for an address without TLS that is not this machine
+  allowPlainHTTP  true for an address without TLS, which --allow-address must name
 
 Parameters of a variable:
   field           which field of the secret, if it has more than one

@@ -15,6 +15,9 @@ use super::{
     synced::{DRIVER, SyncedClass},
 };
 
+/// The longest name of an object.
+const NAME_BYTES: usize = 253;
+
 /// How to migrate.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
@@ -136,9 +139,17 @@ impl Known {
         self.class.namespace == namespace && self.class.secrets.iter().any(|it| it.name == secret)
     }
 
-    /// Classes of ours stand beside all namespaces.
-    fn new_name(&self) -> String {
-        format!("{}-{}", self.class.namespace, self.class.name)
+    /// Classes of ours stand beside all namespaces. No namespace has a dot in its name, so the first one ends it,
+    /// and no two classes of two namespaces share a name.
+    fn new_name(&self) -> Result<String, String> {
+        let name = format!("{}.{}", self.class.namespace, self.class.name);
+        if name.len() > NAME_BYTES {
+            return Err(format!(
+                "ProviderClass {name} would have a name of more than {NAME_BYTES} bytes; give the \
+                 SecretProviderClass a shorter one"
+            ));
+        }
+        Ok(name)
     }
 
     /// The keys of a Secret.
@@ -279,7 +290,7 @@ impl Forward<'_> {
         optional: bool,
     ) -> Result<Value, String> {
         let (mapping, reference) = known.reference(&origin.secret, &origin.key)?;
-        let name = known.new_name();
+        let name = known.new_name()?;
         let mut selector = json!({
             "driver": mapping.driver, "providerClassName": name, "key": reference.key,
         });
@@ -289,14 +300,9 @@ impl Forward<'_> {
         if optional {
             set(&mut selector, "optional", true);
         }
-        // `b-c` of namespace `a` and `c` of `a-b` would be one class, with the address of whichever came first.
-        if let Some(used) = self.used.get(&name)
-            && !Rc::ptr_eq(&used.known, known)
-        {
-            let other = used.known.class.title();
-            return Err(format!(
-                "ProviderClass {name} stands for {other} already; rename one of them"
-            ));
+        // It would have the address of whichever came first.
+        if self.used.get(&name).is_some_and(|used| !Rc::ptr_eq(&used.known, known)) {
+            return Err(format!("{} is there twice; leave one of them out", known.class.title()));
         }
         let used = self.used.entry(name).or_insert_with(|| Use {
             known: Rc::clone(known),

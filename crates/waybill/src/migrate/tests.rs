@@ -97,16 +97,79 @@ fn a_workload_keeps_its_text_but_for_the_references_csi_70() {
               key: secret/data/db
               parameters:
                 field: password
-              providerClassName: shop-db
+              providerClassName: shop.db
 ",
         )
         .replace(
             "{secretKeyRef: {name: db, key: username, optional: true}}",
-            r#"{"csiSecretRef":{"driver":"vault.csi.waybill.dev","key":"secret/data/db","optional":true,"parameters":{"field":"username"},"providerClassName":"shop-db"}}"#,
+            r#"{"csiSecretRef":{"driver":"vault.csi.waybill.dev","key":"secret/data/db","optional":true,"parameters":{"field":"username"},"providerClassName":"shop.db"}}"#,
         );
     assert_eq!(changed.len(), 1);
     assert_eq!(changed[0].after, expected);
     assert_eq!(changed[0].note(), None);
+}
+
+/// CSI-70: classes of ours have no namespace.
+#[test]
+fn classes_of_one_name_in_two_namespaces_stay_two_csi_70() {
+    // With `-` between them, `a-b` and `c` would be what `a` and `b-c` are.
+    let places = [("a", "b-c"), ("a-b", "c"), ("a", "c"), ("b", "c")];
+    let moved = |text: &str, (namespace, name): (&str, &str)| {
+        text.replace("namespace: shop", &format!("namespace: {namespace}"))
+            .replace("name: db, namespace", &format!("name: {name}, namespace"))
+            .replace("Class: db", &format!("Class: {name}"))
+            .replace("vault.example", &format!("{namespace}.{name}.example"))
+            .replace("name: db\n", &format!("name: db-{name}\n"))
+            .replace("secretName: db\n", &format!("secretName: db-{name}\n"))
+            .replace("{name: db, key", &format!("{{name: db-{name}, key"))
+    };
+    let texts: Vec<_> =
+        places.iter().flat_map(|place| [moved(CLASS, *place), moved(WORKLOAD, *place)]).collect();
+    let (folder, there) = files(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let plan = Plan::forward(&there.objects(), &options());
+    assert!(plan.report.left.is_empty(), "{:?}", plan.report);
+    let classes: Vec<_> = plan
+        .new
+        .iter()
+        .filter(|it| it["kind"] == "ProviderClass")
+        .map(|it| (it["metadata"]["name"].as_str(), it["spec"]["parameters"]["vaultAddr"].as_str()))
+        .collect();
+    let expected = ["a-b.c", "a.b-c", "a.c", "b.c"];
+    assert_eq!(classes.len(), expected.len());
+    for ((name, address), expected) in classes.into_iter().zip(expected) {
+        assert_eq!(name, Some(expected));
+        assert_eq!(address, Some(&*format!("https://{expected}.example:8200")));
+    }
+
+    // And back, each to its own.
+    let mut log = Vec::new();
+    there.changed(&plan).unwrap().iter().for_each(|file| file.write(&mut log).unwrap());
+    create_new(&folder, &plan.new);
+    let migrated = Files::read(&[folder.path().to_owned()]).unwrap();
+    let back = Plan::reverse(&migrated.objects(), &options());
+    assert!(back.report.left.is_empty() && back.new.is_empty(), "{:?}", back.report);
+    let restored: Vec<_> =
+        migrated.changed(&back).unwrap().into_iter().map(|it| it.after).collect();
+    for (place, restored) in places.iter().zip(&restored) {
+        assert_eq!(edit::documents(restored), edit::documents(&moved(WORKLOAD, *place)));
+    }
+    assert_eq!(restored.len(), places.len());
+}
+
+/// CSI-70
+#[test]
+fn a_name_that_becomes_too_long_is_left_csi_70() {
+    let long = "d".repeat(250);
+    let class = CLASS.replace("name: db, namespace", &format!("name: {long}, namespace"));
+    let (_folder, files) = files(&[&class, WORKLOAD]);
+    let plan = Plan::forward(&files.objects(), &options());
+    assert!(plan.new.is_empty());
+    assert!(
+        plan.report.left.iter().all(|it| it.contains("more than 253 bytes")),
+        "{:?}",
+        plan.report
+    );
+    assert!(!plan.report.left.is_empty());
 }
 
 /// CSI-70
@@ -116,7 +179,7 @@ fn the_new_class_serves_the_namespace_the_keys_and_the_accounts_and_no_more_csi_
     let plan = Plan::forward(&files.objects(), &options());
     let [class, driver, role, binding] = &plan.new[..] else { panic!("{:?}", plan.new) };
     assert_eq!(driver["spec"]["tokenRequests"], json!([{"audience": "vault"}]));
-    assert_eq!(class["metadata"]["name"], "shop-db");
+    assert_eq!(class["metadata"]["name"], "shop.db");
     assert_eq!(
         class["spec"],
         json!({"driver": "vault.csi.waybill.dev", "parameters": {
@@ -127,7 +190,7 @@ fn the_new_class_serves_the_namespace_the_keys_and_the_accounts_and_no_more_csi_
         }})
     );
     assert_eq!(role["rules"][0]["verbs"], json!(["use"]));
-    assert_eq!(role["rules"][0]["resourceNames"], json!(["shop-db"]));
+    assert_eq!(role["rules"][0]["resourceNames"], json!(["shop.db"]));
     assert_eq!(
         binding["subjects"],
         json!([{"kind": "ServiceAccount", "name": "web", "namespace": "shop"}])

@@ -8,6 +8,7 @@ mod client;
 mod image;
 mod ledger;
 mod monitors;
+mod upgrade;
 mod worker;
 
 use std::{
@@ -23,12 +24,18 @@ use tokio::{
 };
 use waybill_testkit::runtime::{Runtime, Setup};
 
-use self::{census::Census, client::Client, ledger::Ledger, monitors::Monitors, worker::Worker};
+use self::{
+    census::Census,
+    client::{Client, Script},
+    ledger::Ledger,
+    monitors::Monitors,
+    worker::Worker,
+};
 use crate::{PATIENCE, rounds};
 
 const WORKERS: usize = 4;
 
-/// A container that outlives every kill.
+/// A container that outlives every kill; the names of others begin like this, too.
 const ELDER: &str = "elder";
 
 /// Containers and their sessions go on without a runtime that dies.
@@ -41,23 +48,23 @@ async fn no_container_and_no_exit_code_is_lost_when_runtimes_and_monitors_are_ki
     let mut runtime = setup.start();
     let client = Client::connect(&setup, &cgroup).await;
     client.import(busybox).await;
-    let elder = client.start_elder(ELDER).await;
+    let elder = client.start_elder(ELDER, Script::Elder).await;
     let before = settled(&setup, &cgroup).await;
     let monitors = Monitors::new(&setup, &elder.id);
     for round in 0..rounds() {
         let dice = Dice::new(round);
         let ledger = Ledger::new(&monitors);
         let workers = start_workers(&setup, &cgroup, round, &ledger).await;
-        kill_in_the_middle(&setup, runtime, workers, dice, &monitors, &ledger).await;
+        kill_in_the_middle(&setup, runtime, workers, dice, monitors.kill_some(dice), &ledger).await;
         runtime = start_again(&setup, dice).await;
         let client = Client::connect(&setup, &cgroup).await;
         client.check_elder(&elder).await;
         ledger.settle(&client).await;
-        client.remove_sandboxes_but(&elder.sandbox).await;
+        client.remove_sandboxes_but(&[&elder.sandbox]).await;
         nothing_is_left(&setup, &cgroup, &before, round).await;
     }
     let client = Client::connect(&setup, &cgroup).await;
-    client.remove_sandboxes_but("").await;
+    client.remove_sandboxes_but(&[]).await;
     drop(runtime);
     eventually_gone(&setup, &cgroup).await;
     println!("{} rounds, {} monitors killed", rounds(), monitors.count());
@@ -79,20 +86,20 @@ async fn start_workers(setup: &Setup, cgroup: &str, round: usize, ledger: &Ledge
     workers
 }
 
-/// Kills monitors until enough was done, and then the runtime in the middle.
+/// Lets something else be killed until enough was done, and then kills the runtime in the middle.
 async fn kill_in_the_middle(
     setup: &Setup,
     mut runtime: Runtime,
     mut workers: Workers,
     mut dice: Dice,
-    monitors: &Monitors,
+    killing: impl Future<Output = ()>,
     ledger: &Ledger,
 ) {
     let steps = dice.up_to(40) + 10;
     let enough = async {
         tokio::select! {
             permits = workers.done.acquire_many(steps) => permits.is_ok(),
-            () = monitors.kill_some(dice) => false,
+            () = killing => false,
             Some(ended) = workers.tasks.join_next() => {
                 panic!("a worker gave up: {ended:?}\n{}", setup.log())
             }

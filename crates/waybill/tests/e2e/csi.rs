@@ -12,7 +12,7 @@ use waybill_testkit::{
     stack::{IMAGE, Setup, Stack},
 };
 
-use crate::BINARY;
+use crate::{BINARY, KEEP_IMAGES, on_containerd};
 
 const DRIVER: &str = "mock.csi.waybill.dev";
 
@@ -132,6 +132,51 @@ fn values_of_a_driver_reach_a_container_and_change_with_it_csi_72_csi_73() {
     apply(&pod("late", "app/a")).fails_with(1, "ProviderClass 'e2e' not found");
     kubectl.eventually("exec reader -- echo alive", "alive");
     kubectl.line("delete pod reader").succeeds();
+    drop(driver);
+    stack.stop();
+}
+
+/// CSI-27, CSI-62: stock containerd keeps the environment of each container in a database, so it gets none of a driver
+/// unless the owner of the node says so.
+#[test]
+fn containerd_gets_no_value_that_it_would_write_csi_62() {
+    const CANARY: &str = "canary-5f0c-of-a-driver";
+    let Some((containerd, mut stack)) = on_containerd() else { return };
+    let script = stack.dir().join("script.yaml");
+    write_script(&script, CANARY);
+    let driver = start_driver(&stack, &script);
+    stack.kubectl().eventually_shows("get csinodes -o yaml", DRIVER);
+    stack.kubectl().apply(CLASS).succeeds();
+    let apply = |stack: &Stack| {
+        let arguments = ["apply", "--validate=false", "-f", "-"];
+        stack.kubectl().with_input(&arguments, &pod("reader", "app/a")).succeeds();
+    };
+    let with_value = |stack: &Stack| {
+        let places = [stack.state(), containerd.dir().to_owned()];
+        let found = Command::new("grep").args(["-r", "-l", "-a", CANARY]).args(places).output();
+        String::from_utf8(found.unwrap().stdout).unwrap()
+    };
+    apply(&stack);
+    let waiting = |field: &str| {
+        format!("get pod reader -o jsonpath={{.status.containerStatuses[0].state.waiting.{field}}}")
+    };
+    stack.kubectl().eventually(&waiting("reason"), "CreateContainerConfigError");
+    let refusal = "the runtime \"containerd\" may write the environment of containers to a disk";
+    let message = stack.kubectl().line(&waiting("message"));
+    assert!(message.stdout.contains(refusal), "{message:#?}");
+    assert!(message.stdout.contains("--csi-env-allow-disk"), "{message:#?}");
+    stack.kubectl().eventually_shows("get events", "EnvVarInjectionFailed");
+    assert_eq!(with_value(&stack), "");
+
+    // The search would have found it.
+    stack.kubectl().line("delete pod reader").succeeds();
+    stack.kill();
+    let runtime = format!("--runtime=unix://{}", containerd.socket().display());
+    stack.restart_with(&[&runtime, KEEP_IMAGES, "--node-flag=--csi-env-allow-disk"]);
+    apply(&stack);
+    stack.kubectl().wait_until_ready("reader");
+    assert!(with_value(&stack).contains("meta.db"), "{}", with_value(&stack));
+    stack.kubectl().line("delete pod reader").succeeds();
     drop(driver);
     stack.stop();
 }

@@ -127,6 +127,37 @@ fn containers_outlive_a_killed_stack_and_the_next_one_takes_them_over() {
     stack.stop();
 }
 
+/// D15: what a newer runtime made is shown as unknown and left running, and nothing is started in its place.
+#[test]
+fn a_container_of_tomorrow_is_left_running_and_no_other_is_started() {
+    let Some(mut stack) = Setup::new(BINARY).start() else { return };
+    start_sleeper(&stack);
+    let before = container(&stack);
+    let id = before.trim().rsplit('/').next().unwrap().to_owned();
+    stack.kill();
+    let record = stack.state().join("run/runtime/cri/containers").join(&id).join("record.json");
+    let text = std::fs::read_to_string(&record).unwrap();
+    std::fs::write(&record, text.replacen("\"version\":1", "\"version\":99", 1)).unwrap();
+    stack.restart();
+    let state = format!("get pod {SLEEPER} -o jsonpath={{.status.containerStatuses[0].state}}");
+    stack.kubectl().eventually_shows(&state, "ContainerStatusUnknown");
+    let events = format!("get events --field-selector involvedObject.name={SLEEPER}");
+    stack.kubectl().eventually_shows(&events, "is not understood and left as it is");
+    let containers = std::fs::read_dir(stack.state().join("run/runtime/containers")).unwrap();
+    assert_eq!(containers.count(), 1, "no other was made");
+
+    stack.kill();
+    std::fs::write(&record, text).unwrap();
+    stack.restart();
+    stack.kubectl().eventually(&format!("exec {SLEEPER} -- echo alive"), "alive");
+    assert_eq!(container(&stack), before, "it ran all the time");
+    let restarts =
+        format!("get pod {SLEEPER} -o jsonpath={{.status.containerStatuses[0].restartCount}}");
+    stack.kubectl().line(&restarts).prints("0");
+    stack.kubectl().line(&format!("delete pod {SLEEPER}")).succeeds();
+    stack.stop();
+}
+
 /// After a restart, finished debug containers used to run again, and restart counts began at zero.
 #[test]
 fn what_ended_does_not_run_again_and_no_count_falls() {

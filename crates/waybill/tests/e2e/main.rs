@@ -10,6 +10,7 @@ mod attribution;
 mod canary;
 mod cases;
 mod cgroups;
+mod confinement;
 mod csi;
 mod csi_calls;
 mod csi_canary;
@@ -23,6 +24,7 @@ mod people;
 mod pids;
 mod provenance;
 mod raw;
+mod reboot;
 mod roles;
 mod secret_arguments;
 mod standalone;
@@ -40,6 +42,9 @@ use waybill_testkit::{
 };
 
 const BINARY: &str = env!("CARGO_BIN_EXE_waybill");
+
+/// What was imported is pinned by nobody, and this machine's disk may be as full as it likes.
+const KEEP_IMAGES: &str = "--node-flag=--image-gc-high-threshold=100";
 
 #[test]
 fn the_embedded_stack() {
@@ -74,9 +79,7 @@ fn on_containerd_with(flags: &[String]) -> Option<(Containerd, Stack)> {
     containerd.import(&image(busybox));
     let socket = format!("--runtime=unix://{}", containerd.socket().display());
     let setup = flags.iter().fold(Setup::new(BINARY), |setup, flag| setup.flag(flag));
-    // What was imported is pinned by nobody, and this machine's disk may be as full as it likes.
-    let keep_images = "--node-flag=--image-gc-high-threshold=100";
-    let stack = setup.flag(socket).flag(keep_images).start()?;
+    let stack = setup.flag(socket).flag(KEEP_IMAGES).start()?;
     Some((containerd, stack))
 }
 

@@ -116,11 +116,10 @@ fn a_failure_is_explained_with_what_to_do_cred_21_36_37() {
 #[test]
 fn a_kubeconfig_does_not_drive_the_terminal() {
     let dir = tempfile::tempdir().unwrap();
-    let exec = "{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, \
-                command: \"/none\\e]0;PWNED\\a\\u202Ex\"}";
-    let flag = kubeconfig(dir.path(), exec);
+    let exec = "interactiveMode: Never, command: \"/none\\e]0;PWNED\\a\\u202Ex\"";
+    let path = kubeconfig(dir.path(), exec);
     for command in [&["credential", "status"][..], &["credential", "run"], &["get", "pods"]] {
-        let (_, out, errors) = run(&[command, &[&flag]].concat());
+        let (_, out, errors) = run(&[command, &["--kubeconfig", &path]].concat());
         assert!(out.contains("PWNED") || errors.contains("PWNED"), "{out}{errors}");
         for sign in ['\u{1b}', '\u{7}', '\u{202e}'] {
             assert!(!out.contains(sign) && !errors.contains(sign), "{out:?}{errors:?}");

@@ -13,6 +13,7 @@ mod envfile;
 mod etcd;
 mod gate;
 mod image;
+mod interrupt;
 mod login;
 mod promtool;
 mod run;

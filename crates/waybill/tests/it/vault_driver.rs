@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
 };
 
 use k8s_openapi::api::{
@@ -13,6 +13,7 @@ use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
 };
 use kube::{Api, Client, Config, api::PostParams};
+use rustix::process::{Pid, Signal};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde_json::json;
 use tonic::{Code, Status, transport::Endpoint};
@@ -29,9 +30,9 @@ struct Driver(Child);
 
 impl Driver {
     /// Returns when it serves.
-    fn start(socket: &Path) -> Self {
+    fn start(socket: &Path, bao: &OpenBao) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_waybill"))
-            .args(["driver", "vault", "--socket"])
+            .args(["driver", "vault", "--allow-address", bao.address(), "--socket"])
             .arg(socket)
             .stdout(Stdio::piped())
             .spawn()
@@ -40,6 +41,13 @@ impl Driver {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
         assert!(socket.exists(), "it said {first:?}");
         Self(child)
+    }
+
+    /// Asks it to end, and waits until it did.
+    fn stop(mut self) -> ExitStatus {
+        let pid = Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        self.0.wait().unwrap()
     }
 }
 
@@ -59,7 +67,7 @@ async fn openbao_has_our_api_server_review_the_token_of_the_pod_csi_46() {
     let client = connect(&server);
     prepare(&bao, &server);
     let socket = dir.path().join("csi.sock");
-    let _driver = Driver::start(&socket);
+    let driver = Driver::start(&socket, &bao);
 
     let web = token(&client, "web", "vault").await;
     assert_eq!(ask(&socket, &bao, "web", &web).await.unwrap(), "s3cr3t");
@@ -71,6 +79,12 @@ async fn openbao_has_our_api_server_review_the_token_of_the_pod_csi_46() {
     let refused = ask(&socket, &bao, "second", &elsewhere).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert!(refused.message().contains("role \"web\" at auth/kubernetes"), "{refused}");
+
+    // The login of the first does not outlive the driver.
+    let revocations = || bao.requests("update", "auth/token/revoke-self");
+    let before = revocations();
+    assert!(driver.stop().success());
+    assert_eq!(revocations() - before, 1);
 }
 
 fn connect(server: &ApiServer) -> Client {

@@ -57,14 +57,14 @@ fn a_cluster_is_shown_its_changes_first_and_can_go_back_csi_70() {
     cluster.kubectl("get providerclasses -o name").prints("");
 
     migrate(&["--write"]).shows(&[
-        "providerclass.storage.k8s.io/default-db written",
-        "rolebinding.rbac.authorization.k8s.io/providerclass-user-default-db written",
+        "providerclass.storage.k8s.io/default.db written",
+        "rolebinding.rbac.authorization.k8s.io/providerclass-user-default.db written",
         "podtemplate/web written",
     ]);
     cluster.kubectl(VALUE_FROM).shows(&["csiSecretRef", "vault.csi.waybill.dev", "secret/data/db"]);
     cluster
         .kubectl(
-            "auth can-i use providerclasses/default-db --as=system:serviceaccount:default:default",
+            "auth can-i use providerclasses/default.db --as=system:serviceaccount:default:default",
         )
         .shows(&["yes"]);
 

@@ -7,7 +7,7 @@ use waybill_core::id::DriverName;
 
 use crate::{
     field::{ErrorList, FieldError, FieldPath},
-    names::subdomain_faults,
+    names::{is_unseen, subdomain_faults},
     pod::{CsiSecretSelector, EnvRules},
 };
 
@@ -23,7 +23,7 @@ pub(super) fn check(
         errors.push(FieldError::forbidden(path.clone(), detail));
         return;
     }
-    let CsiSecretSelector { driver, provider_class_name, key, parameters: _, optional } = reference;
+    let CsiSecretSelector { driver, provider_class_name, key, parameters, optional } = reference;
     if driver.is_empty() {
         errors.push(FieldError::required(path.child("driver"), "driver name is required"));
     } else if DriverName::parse(driver).is_err() {
@@ -41,6 +41,12 @@ pub(super) fn check(
     } else if key.contains(char::is_control) {
         let shown = key.escape_debug().to_string();
         errors.push(FieldError::invalid(path.child("key"), shown, CONTROL_RULE));
+    }
+    for (name, value) in parameters {
+        if name.contains(char::is_control) || value.has(is_unseen) {
+            let path = path.child("parameters").key(&name.escape_debug().to_string());
+            errors.push(FieldError::invalid(path, "<value hidden>", CONTROL_RULE));
+        }
     }
     if *optional && !rules.allows_csi_optional() {
         errors.push(FieldError::forbidden(path.child("optional"), OPTIONAL_RULE));
@@ -117,6 +123,20 @@ mod tests {
             &with("key", "a\u{9b}31m"),
             &[&format!("csiSecretRef.key: Invalid value: \"a\\\\u{{9b}}31m\": {CONTROL_RULE}")],
         );
+    }
+
+    /// CSI-09
+    #[test]
+    fn parameters_forge_no_line_csi_09() {
+        check_source(&with("parameters", json!({"objects": "- a\n\t- b\r\n"})), &[]);
+        for (name, value, shown) in
+            [("a\nb", "x", "a\\nb"), ("field", "\u{1b}[2J", "field"), ("field", "\0", "field")]
+        {
+            let text = format!(
+                "csiSecretRef.parameters[{shown}]: Invalid value: \"<value hidden>\": {CONTROL_RULE}"
+            );
+            check_source(&with("parameters", json!({name: value})), &[&text]);
+        }
     }
 
     /// CSI-10: one error, and not the missing fields as well.

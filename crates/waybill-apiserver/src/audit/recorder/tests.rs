@@ -63,6 +63,16 @@ pub(crate) fn silent_recorder() -> Recorder {
     level("None").recorder
 }
 
+/// One that records everything in memory, for tests of those who record.
+pub(crate) fn memory_recorder(clock: Clock) -> (Recorder, Memory) {
+    let sink = Memory::default();
+    let metrics = AuditMetrics::default();
+    let logs = logs(&sink, &Memory::default(), LogOptions::default(), &metrics, &clock);
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]";
+    let policy = Policy::parse(policy).unwrap();
+    (Recorder::new(policy, logs, OnFailure::Allow, clock), sink)
+}
+
 fn jane() -> User {
     User {
         name: "jane".to_owned(),
@@ -595,4 +605,20 @@ async fn a_session_is_on_record_when_it_begins_whatever_the_policy_leaves_out() 
     audit.allowed().await.unwrap();
     let stages: Vec<_> = fixture.sink.events().iter().map(|event| event.stage).collect();
     assert_eq!(stages, [Stage::RequestReceived]);
+}
+
+/// Whoever gets a token gets a record with it, or neither.
+#[tokio::test]
+async fn a_login_that_cannot_be_recorded_fails_if_failures_are_refused() {
+    let (sink, strangers, metrics) =
+        (Memory::default(), Memory::default(), AuditMetrics::default());
+    let clock: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+    let logs = logs(&sink, &strangers, LogOptions::default(), &metrics, &clock);
+    let policy =
+        Policy::parse("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]");
+    let recorder = Recorder::new(policy.unwrap(), logs, OnFailure::Refuse, clock);
+    let login = Action { verb: "login".to_owned(), target: Target::Path("/login".to_owned()) };
+    assert!(recorder.is_required(&login));
+    let health = Action { verb: "get".to_owned(), target: Target::Path("/readyz".to_owned()) };
+    assert!(!recorder.is_required(&health));
 }

@@ -19,6 +19,7 @@ use tokio::{
     sync::{OnceCell, Semaphore},
     time::{Instant, timeout},
 };
+use tracing::warn;
 
 /// Where distributions put it. The path of the environment is not searched.
 const PROGRAMS: [&str; 3] = ["/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"];
@@ -85,12 +86,13 @@ impl NameService {
         Self { program, processes: Semaphore::new(PROCESSES), known: Mutex::default() }
     }
 
-    /// The line of `id` as it would stand in the file of that name, or nothing if nobody knows it.
+    /// The line of `id` as it would stand in the file of that name, or nothing if nobody knows it. A name is believed
+    /// only if it leads back to `id`: services may give one name to several, and only one of them is meant by it.
     pub(super) async fn line(&self, database: Database, id: u32) -> Answer {
         let Some(program) = &self.program else { return Ok(None) };
         let slot = self.slot((database, id));
         let asked = slot.answer.get_or_init(|| async {
-            let answer = timeout(PATIENCE, self.ask(program, database, id)).await;
+            let answer = timeout(PATIENCE, self.ask_both_ways(program, database, id)).await;
             answer.unwrap_or(Err(NameServiceError::Silent { database, id }))
         });
         asked.await.clone()
@@ -105,7 +107,26 @@ impl NameService {
         Arc::clone(known.entry(key).or_insert_with(fresh))
     }
 
-    async fn ask(&self, program: &Path, database: Database, id: u32) -> Answer {
+    async fn ask_both_ways(&self, program: &Path, database: Database, id: u32) -> Answer {
+        let Some(line) = self.ask(program, database, id, &id.to_string()).await? else {
+            return Ok(None);
+        };
+        let name = line.split(':').next().unwrap_or_default();
+        // Such a one would be taken for an option.
+        let back = if name.starts_with('-') {
+            None
+        } else {
+            self.ask(program, database, id, name).await?
+        };
+        if back.is_some_and(|back| number(&back) == Some(id)) {
+            return Ok(Some(line));
+        }
+        warn!(%database, id, name, "a name that means somebody else, or nobody, is not believed");
+        Ok(None)
+    }
+
+    /// What there is about `key`, which is a number or a name.
+    async fn ask(&self, program: &Path, database: Database, id: u32, key: &str) -> Answer {
         let failed = |source: io::Error| NameServiceError::Failed {
             database,
             id,
@@ -114,7 +135,7 @@ impl NameService {
         // It is never closed.
         let _process = self.processes.acquire().await;
         let mut child = Command::new(program)
-            .args([database.to_string(), id.to_string()])
+            .args([&database.to_string(), key])
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::null())
@@ -144,6 +165,11 @@ impl Slot {
         };
         self.asked.elapsed() < keep
     }
+}
+
+/// The number in a line `name:password:number:…`, of either database.
+fn number(line: &str) -> Option<u32> {
+    line.lines().next()?.split(':').nth(2)?.parse().ok()
 }
 
 /// A name service did not answer. Nobody is guessed at then: a user with a number in place of a name would have other
@@ -183,7 +209,32 @@ mod tests {
         for answer in futures_util::future::join_all(asks).await {
             assert_eq!(answer.unwrap().unwrap().trim(), "carol:x:4242:100::/:/bin/sh");
         }
-        assert_eq!(runs(dir.path()), "passwd 4242\n");
+        assert_eq!(runs(dir.path()), "passwd 4242\npasswd carol\n");
+    }
+
+    /// Hole: whoever a service called `root`, or as somebody else is called, was that user.
+    #[tokio::test]
+    async fn a_name_that_does_not_lead_back_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = async |script: &str, asked: &str| {
+            let service = getent(dir.path(), script);
+            assert_eq!(service.line(Database::Passwd, 7).await, Ok(None), "{script}");
+            assert!(runs(dir.path()).ends_with(asked), "{}", runs(dir.path()));
+        };
+        check(
+            "case $2 in 7) echo root:x:7:7::/:;; root) echo root:x:0:0::/:;; esac",
+            "passwd root\n",
+        )
+        .await;
+        check("case $2 in 7) echo dan:x:7:7::/:;; *) exit 2;; esac", "passwd dan\n").await;
+        check("echo 12:x:7:7::/: | sed \"s/x:7/x:$2/\"", "passwd 12\n").await;
+        // It is no option of `getent`.
+        check("echo --service=x:x:7:7::/:", "passwd 7\n").await;
+        let service = getent(dir.path(), "case $2 in 7) echo dan:x:7:7::/:;; *) exit 1;; esac");
+        assert!(
+            service.line(Database::Passwd, 7).await.is_err(),
+            "a service that fails names nobody"
+        );
     }
 
     #[tokio::test]

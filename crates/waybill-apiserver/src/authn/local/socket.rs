@@ -1,7 +1,10 @@
 //! The Unix socket that hands out local tokens.
 //!
-//! The protocol: connect, read one `ExecCredential` until the end of the stream. The server reads
-//! nothing, so there is no request to get wrong.
+//! The protocol: connect, read one `ExecCredential` until the end of the stream, or a `Status` that says why there is
+//! none. The server reads nothing, so there is no request to get wrong.
+//!
+//! A token that is not on record is given to nobody. Who asks more often than the audit log has room for gets the last one
+//! again that is.
 //!
 //! The socket has mode 0666 in a directory of mode 0755, unlike our other sockets: every local user
 //! may ask, and gets a token for itself only, because the kernel says who asks (`SO_PEERCRED`).
@@ -9,26 +12,28 @@
 //! the socket into containers.
 
 use std::{
+    collections::HashMap,
     fs::{self, Permissions},
     io,
     os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use jiff::Timestamp;
+use serde_json::json;
 use tokio::{
     io::AsyncWriteExt,
-    net::{UnixListener, UnixStream},
+    net::{UnixListener, UnixStream, unix::UCred},
     sync::Semaphore,
     time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
-use waybill_core::{chain::Chain, secret::SecretBytes};
+use waybill_core::chain::Chain;
 
-use super::{LocalTokens, unix_user::UnixUsers};
+use super::{Issued, LocalTokens, name_service::NameServiceError, unix_user::UnixUsers};
 use crate::{
     audit::{
         AuditUnavailable, Lifetime, Recorder, RequestFacts, ResponseStatus, Unwritten, mint_id,
@@ -83,7 +88,9 @@ impl LocalSocket {
         let inode = fs::metadata(path).map_err(at("inspect"))?.ino();
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         let tasks = TaskTracker::new();
-        let server = Arc::new(Server { tokens, users, recorder, clock, abort: abort.clone() });
+        let given = Mutex::default();
+        let server = Server { tokens, users, recorder, clock, given, abort: abort.clone() };
+        let server = Arc::new(server);
         let accept = server.accept(listener, tasks.clone());
         let listening = stop.clone();
         tasks.spawn(async move { listening.run_until_cancelled(accept).await });
@@ -124,6 +131,8 @@ struct Server {
     users: UnixUsers,
     recorder: Arc<Recorder>,
     clock: Clock,
+    /// The last token of each user.
+    given: Mutex<HashMap<u32, Arc<Issued>>>,
     abort: CancellationToken,
 }
 
@@ -149,33 +158,39 @@ impl Server {
         }
     }
 
-    /// Closes without a word if the caller is nobody; the server's log says why.
     async fn answer(&self, mut stream: UnixStream) {
         let Ok(caller) = stream.peer_cred() else { return };
-        let uid = caller.uid();
-        let user = match self.users.find(uid).await {
-            Ok(Some(user)) => user,
-            Ok(None) => {
-                warn!(uid, "no local token for a user of another user namespace");
-                return;
+        let answer = match self.login(caller).await {
+            Ok(issued) => {
+                debug!(user = issued.user.name, pid = caller.pid(), "local token issued");
+                stream.write_all(issued.credential.expose()).await
             }
             Err(error) => {
-                warn!(uid, error = %Chain(&error), "no local token for a user without a name");
-                return;
+                warn!(uid = caller.uid(), error = %Chain(&error), "no local token");
+                stream.write_all(refusal(&error).as_bytes()).await
             }
         };
+        drop(answer.and(stream.shutdown().await));
+    }
+
+    async fn login(&self, caller: UCred) -> Result<Arc<Issued>, LoginRefused> {
+        let user = self.users.find(caller.uid()).await?.ok_or(LoginRefused::Nobody)?;
         match self.issue(&user, caller.pid()).await {
-            Ok(credential) => {
-                debug!(user = user.name, pid = caller.pid(), "local token issued");
-                let written = stream.write_all(credential.expose()).await;
-                drop(written.and(stream.shutdown().await));
+            Ok(issued) => {
+                let issued = Arc::new(issued);
+                self.given().insert(caller.uid(), Arc::clone(&issued));
+                Ok(issued)
             }
-            Err(error) => warn!(%error, "cannot issue a local token"),
+            Err(error @ (LoginRefused::Unrecorded(_) | LoginRefused::Unwritten(_))) => {
+                let last = self.given().get(&caller.uid()).map(Arc::clone);
+                last.filter(|last| last.is_of(&user)).ok_or(error)
+            }
+            Err(error) => Err(error),
         }
     }
 
     /// A token, which the audit log knows by its number before anybody has it.
-    async fn issue(&self, user: &User, pid: Option<i32>) -> Result<SecretBytes, IssueError> {
+    async fn issue(&self, user: &User, pid: Option<i32>) -> Result<Issued, LoginRefused> {
         let issued = self.tokens.issue(user, (self.clock)())?;
         let mut audit = self
             .recorder
@@ -195,19 +210,39 @@ impl Server {
         }
         audit.allowed().await?;
         audit.complete(ResponseStatus::code(200)).await?;
-        Ok(issued.credential)
+        Ok(issued)
+    }
+
+    /// What was given and still has some of its life before it.
+    fn given(&self) -> MutexGuard<'_, HashMap<u32, Arc<Issued>>> {
+        // Each change is a single operation of the map.
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = (self.clock)();
+        given.retain(|_, issued| now < issued.half_life);
+        given
     }
 }
 
 /// Why a user gets no token.
 #[derive(Debug, thiserror::Error)]
-enum IssueError {
-    #[error(transparent)]
+enum LoginRefused {
+    #[error("you are a user of another user namespace, who may be anybody")]
+    Nobody,
+    #[error("nobody can say who you are at the moment; try again later")]
+    Nameless(#[from] NameServiceError),
+    #[error("the token cannot be made")]
     Token(#[from] JwtError),
-    #[error(transparent)]
+    #[error("the login cannot be recorded; try again later")]
     Unrecorded(#[from] AuditUnavailable),
-    #[error(transparent)]
+    #[error("the login cannot be recorded; try again later")]
     Unwritten(#[from] Unwritten),
+}
+
+/// What the caller is told; the server's log also has the cause.
+fn refusal(error: &LoginRefused) -> String {
+    let message = error.to_string();
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message})
+        .to_string()
 }
 
 /// Removes a socket that nobody listens at; leaves everything else to fail in `bind`.
@@ -224,11 +259,16 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::Value;
     use tokio::io::AsyncReadExt;
 
     use super::*;
-    use crate::{audit::silent_recorder, authn::local::unix_user::AdminRule};
+    use crate::{
+        audit::{memory_recorder, silent_recorder},
+        authn::{CREDENTIAL_ID, local::unix_user::AdminRule},
+    };
 
     fn now() -> Timestamp {
         Timestamp::from_second(1_700_000_000).unwrap()
@@ -239,9 +279,16 @@ mod tests {
     }
 
     fn bind(path: &Path, tokens: &Arc<LocalTokens>) -> Result<LocalSocket, SocketError> {
+        bind_with(path, tokens, silent_recorder())
+    }
+
+    fn bind_with(
+        path: &Path,
+        tokens: &Arc<LocalTokens>,
+        recorder: Recorder,
+    ) -> Result<LocalSocket, SocketError> {
         let admins = AdminRule { server_uid: own_uid(), group: "system:masters".into() };
-        let users = UnixUsers::new(admins);
-        let recorder = Arc::new(silent_recorder());
+        let (users, recorder) = (UnixUsers::new(admins), Arc::new(recorder));
         LocalSocket::bind(path, Arc::clone(tokens), users, recorder, Arc::new(now))
     }
 
@@ -310,5 +357,46 @@ mod tests {
         fs::write(&path, "a file").unwrap();
         assert!(bind(&path, &tokens).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"a file");
+    }
+
+    /// Hole: who had logged in a thousand times got further tokens of which the log knew nothing.
+    #[tokio::test]
+    async fn a_token_that_is_not_on_record_is_given_to_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("login.sock");
+        let tokens = tokens();
+        let (recorder, log) = memory_recorder(Arc::new(now));
+        let socket = bind_with(&path, &tokens, recorder).unwrap();
+        let mut given = BTreeSet::new();
+        for _ in 0..1_200 {
+            let answer: Value = serde_json::from_slice(&ask(&path).await.unwrap()).unwrap();
+            let user = tokens.verify(answer["status"]["token"].as_str().unwrap(), now()).unwrap();
+            given.insert(user.extra[CREDENTIAL_ID][0].clone());
+        }
+        socket.close().await;
+        assert!(given.len() < 1_100, "who asks too often gets the last one again: {}", given.len());
+        let text = log.text();
+        for number in given {
+            assert!(text.contains(&number), "{number} was given and is not on record");
+        }
+        assert!(text.contains("are left out, because they are too many"), "nor is how many");
+    }
+
+    #[tokio::test]
+    async fn who_asks_too_often_for_tokens_that_do_not_last_is_told_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("login.sock");
+        let short_lived = Arc::new(LocalTokens::new(Duration::ZERO).unwrap());
+        let (recorder, _) = memory_recorder(Arc::new(now));
+        let _socket = bind_with(&path, &short_lived, recorder).unwrap();
+        let mut kinds = BTreeSet::new();
+        let mut last = Value::Null;
+        for _ in 0..1_200 {
+            last = serde_json::from_slice(&ask(&path).await.unwrap()).unwrap();
+            kinds.insert(last["kind"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(kinds.len(), 2, "{kinds:?}");
+        assert_eq!(last["kind"], "Status");
+        assert_eq!(last["message"], "the login cannot be recorded; try again later");
     }
 }

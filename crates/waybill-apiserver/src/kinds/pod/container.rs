@@ -10,6 +10,10 @@ use waybill_api::{
 use super::{claims, handler, mount, resources, security, spec::check_choice};
 use crate::kinds::document::Field;
 
+/// The most of each kind in a pod. Upstream knows no limit but that of its store; no node runs a pod with more, and one with 20,000
+/// kept a node from everything else.
+const MOST_CONTAINERS: usize = 1000;
+
 /// The containers of `spec`, in upstream's order.
 pub(super) fn check_containers(spec: Field<'_, '_>, errors: &mut ErrorList) {
     let (regular, init) = (spec.get("containers"), spec.get("initContainers"));
@@ -17,6 +21,17 @@ pub(super) fn check_containers(spec: Field<'_, '_>, errors: &mut ErrorList) {
     let mut names = BTreeSet::new();
     if regular.is_empty() {
         errors.push(regular.required(""));
+    }
+    let too_many = |list: &Field<'_, '_>| list.items().count() > MOST_CONTAINERS;
+    let mut surplus = [regular, init, ephemeral].into_iter().filter(too_many).peekable();
+    if surplus.peek().is_some() {
+        // What is wrong with each of them helps nobody.
+        errors.extend(
+            surplus.map(|list| {
+                FieldError::too_many(list.path(), list.items().count(), MOST_CONTAINERS)
+            }),
+        );
+        return;
     }
     for container in regular.items() {
         check_common(spec, container, &mut names, errors);

@@ -15,6 +15,7 @@ struct Asked {
     ignored: Vec<String>,
     question: String,
     directory: Option<PathBuf>,
+    per_directory: bool,
 }
 
 impl Asked {
@@ -22,13 +23,14 @@ impl Asked {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("plugin"), "one").unwrap();
         Self {
+            directory: Some(dir.path().to_owned()),
+            per_directory: false,
             dir,
             command: "plugin".to_owned(),
             args: vec!["a".to_owned(), "b".to_owned()],
             environment: vec![variable("AWS_PROFILE", "dev"), variable("HOME", "/root")],
             ignored: Vec::new(),
             question: QUESTION.to_owned(),
-            directory: None,
         }
     }
 
@@ -45,6 +47,7 @@ impl Asked {
             ignored: &self.ignored,
             question: &self.question,
             directory: self.directory.as_deref(),
+            per_directory: self.per_directory,
         })
         .unwrap()
     }
@@ -72,7 +75,7 @@ fn whatever_could_matter_to_the_plugin_separates_cred_28() {
     check(|asked| asked.environment[0] = variable("AWS_PROFILE", "prod"), true);
     check(|asked| asked.environment.push(variable("UNKNOWN", "")), true);
     check(|asked| asked.question = QUESTION.replace("https://a", "https://b"), true);
-    check(|asked| asked.directory = Some("/".into()), true);
+    check(|asked| asked.per_directory = true, true);
     // What ends one list cannot begin the next.
     check(
         |asked| {
@@ -120,4 +123,39 @@ fn where_somebody_sits_does_not_separate() {
     };
     assert!(ignored("BUILD_NUMBER", "BUILD_NUMBER") && ignored("BUILD_NUMBER", "BUILD_*"));
     assert!(!ignored("BUILD_NUMBER", "BUILD") && !ignored("TERMINAL_USER", "X"));
+}
+
+/// Whether askers in two directories, both with a file `key.json`, are separated.
+fn directory_separates(change: impl Fn(&mut Asked)) -> bool {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut asked = Asked::new();
+    change(&mut asked);
+    let keys = dirs.map(|dir| {
+        fs::write(dir.path().join("key.json"), "").unwrap();
+        asked.directory = Some(dir.path().to_owned());
+        asked.key()
+    });
+    keys[0] != keys[1]
+}
+
+/// Hole: a plugin with a relative path got what was given in another directory.
+#[test]
+fn a_directory_separates_if_a_path_leads_into_it_cred_28() {
+    assert!(!directory_separates(|_| {}));
+    assert!(directory_separates(|asked| asked.per_directory = true));
+    let argument = |text: &'static str| move |asked: &mut Asked| asked.args.push(text.to_owned());
+    assert!(
+        directory_separates(argument("--key=key.json")) && directory_separates(argument("./x"))
+    );
+    assert!(!directory_separates(argument("none.json")), "no plugin can see a file there");
+    let with = |name: &'static str| {
+        move |asked: &mut Asked| asked.environment.push(variable(name, "key.json"))
+    };
+    assert!(directory_separates(with("AWS_CONFIG_FILE")));
+    assert!(!directory_separates(with("USER")) && !directory_separates(with("OLDPWD")));
+    let ignored = |asked: &mut Asked| {
+        asked.ignored = vec!["AWS_*".to_owned()];
+        with("AWS_CONFIG_FILE")(asked);
+    };
+    assert!(!directory_separates(ignored), "whoever says that it does not matter");
 }

@@ -85,8 +85,13 @@ impl Scene {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let options = Options { environment, clock, ..Options::default() };
         let hour = Duration::from_hours(1);
-        let holding =
-            Holding { max_age: hour, idle: 24 * hour, ignored: Vec::new(), directory: None };
+        let holding = Holding {
+            max_age: hour,
+            idle: 24 * hour,
+            ignored: Vec::new(),
+            directory: None,
+            per_directory: false,
+        };
         let command = self.path("plugin").display().to_string();
         let mut invocation = Invocation::new(command, Vec::new(), options, holding).unwrap();
         self.askers += 1;

@@ -58,8 +58,6 @@ pub(super) struct AwsClass {
     pub(super) region: String,
     pub(super) audience: String,
     pub(super) ca_bundle: Option<String>,
-    /// Whether an address is not the one that AWS documents for the region.
-    has_endpoint: bool,
     sts: Address,
     secrets_manager: Address,
     ssm: Address,
@@ -90,11 +88,6 @@ impl AwsClass {
             region: region.into(),
             audience: call.parameter(AUDIENCE).unwrap_or("sts.amazonaws.com").into(),
             ca_bundle: call.parameter(CA_BUNDLE).map(Into::into),
-            has_endpoint: SERVICES
-                .iter()
-                .map(|service| service.endpoint())
-                .chain([ENDPOINT])
-                .any(|name| call.parameter(name).is_some()),
             sts: address(Service::Sts)?,
             secrets_manager: address(Service::SecretsManager)?,
             ssm: address(Service::Ssm)?,
@@ -103,8 +96,11 @@ impl AwsClass {
 
     /// Addresses that the class names itself.
     pub(super) fn other_addresses(&self) -> impl Iterator<Item = &Address> {
-        let all = SERVICES.iter().map(|service| self.address(*service));
-        all.filter(|_| self.has_endpoint)
+        let own = |service: Service| {
+            let address = self.address(service);
+            (!address.is(&public(service, &self.region))).then_some(address)
+        };
+        SERVICES.iter().filter_map(move |service| own(*service))
     }
 
     pub(super) fn address(&self, service: Service) -> &Address {

@@ -44,5 +44,10 @@ pub(super) async fn log_in(
         renewed.session.is_renewable &= renewed.duration >= old.duration;
         return Ok(renewed);
     }
-    api.login(token).await
+    let new = api.login(token).await?;
+    // It would be valid for as long as the role says, and count there.
+    if let Some(old) = old {
+        api.revoke(&old.session).await;
+    }
+    Ok(new)
 }

@@ -57,9 +57,14 @@ impl Key {
     }
 }
 
+/// The version of records. Those without one are the same; what is newer counts as not known (ADR 0044).
+const VERSION: u32 = 1;
+
 /// What a container was made with, as far as it may change.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Record {
+    #[serde(default)]
+    version: u32,
     pub(super) key: Key,
     pub(super) classes: BTreeMap<String, ClassRecord>,
 }
@@ -68,6 +73,12 @@ pub(super) struct Record {
 pub(super) struct ClassRecord {
     pub(super) interval: Duration,
     pub(super) hashes: BTreeMap<String, Hash>,
+}
+
+impl Record {
+    pub(super) fn new(key: Key, classes: BTreeMap<String, ClassRecord>) -> Self {
+        Self { version: VERSION, key, classes }
+    }
 }
 
 /// The records of all containers; none are kept without directories.
@@ -106,8 +117,10 @@ impl Records {
         // Nothing of ours lies on a disk there.
         let read = move || if has_memory(&directory) { fs::read(path).ok() } else { None };
         let text = blocking(read).await.ok().flatten()?;
-        let record = serde_json::from_slice(&text);
-        record.inspect_err(|error| debug!(container, %error, "a record cannot be read")).ok()
+        let record = serde_json::from_slice::<Record>(&text);
+        let record =
+            record.inspect_err(|error| debug!(container, %error, "a record cannot be read"));
+        record.ok().filter(|record| record.version <= VERSION)
     }
 }
 

@@ -53,7 +53,7 @@ impl Csi {
 impl Rotations {
     fn resume(&self, pod: &PodUid, container: &str, record: Option<Record>, classes: &[&str]) {
         let is_unknown = record.is_none();
-        let record = record.unwrap_or_else(|| Record { key: Key::random(), classes: [].into() });
+        let record = record.unwrap_or_else(|| Record::new(Key::random(), [].into()));
         let now = Instant::now();
         let known = |(class, interval, hashes): (&str, Duration, _)| {
             let due = now + self.spread(pod, container, class, interval.min(SOON));

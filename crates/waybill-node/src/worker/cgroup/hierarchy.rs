@@ -22,6 +22,8 @@ pub(super) struct Values {
     pub(super) memory: Option<i64>,
     /// Processes and threads.
     pub(super) pids: Option<i64>,
+    /// Whether its memory stays out of swap, as far as the kernel can say so.
+    pub(super) no_swap: bool,
 }
 
 /// Where cgroups are on a machine.
@@ -54,7 +56,9 @@ impl Hierarchies {
                     set(&directory(cpu, path)?, &cpu_files(values))?;
                 }
                 if memory.is_dir() {
-                    set(&directory(memory, path)?, &memory_files(values))?;
+                    let directory = directory(memory, path)?;
+                    set(&directory, &memory_files(values))?;
+                    set_where_there(&directory, &swap_files(values))?;
                 }
                 if pids.is_dir() {
                     set(&directory(pids, path)?, &pids_files(values))?;
@@ -63,7 +67,10 @@ impl Hierarchies {
             }
             Self::V2 { root } => {
                 pass_controllers_on(root, path)?;
-                set(&directory(root, path)?, &unified_files(values))
+                let directory = directory(root, path)?;
+                set(&directory, &unified_files(values))?;
+                let swap = ("memory.swap.max", "0".to_owned());
+                set_where_there(&directory, &values.no_swap.then_some(swap).into_iter().collect())
             }
         }
     }
@@ -104,6 +111,16 @@ fn memory_files(values: &Values) -> Files {
     values.memory.map(|bytes| ("memory.limit_in_bytes", bytes.to_string())).into_iter().collect()
 }
 
+/// Version 1 counts memory and swap together, so it can refuse swap only where memory has a limit; without one it can be told not
+/// to swap when it reclaims.
+fn swap_files(values: &Values) -> Files {
+    if !values.no_swap {
+        return Vec::new();
+    }
+    let together = values.memory.map(|bytes| ("memory.memsw.limit_in_bytes", bytes.to_string()));
+    together.into_iter().chain([("memory.swappiness", "0".to_owned())]).collect()
+}
+
 /// The same in both versions.
 fn pids_files(values: &Values) -> Files {
     values.pids.map(|most| ("pids.max", most.to_string())).into_iter().collect()
@@ -134,6 +151,12 @@ fn set(directory: &Path, files: &Files) -> io::Result<()> {
     Ok(())
 }
 
+/// Of these files a kernel has those that it was built and started for.
+fn set_where_there(directory: &Path, files: &Files) -> io::Result<()> {
+    let there = files.iter().filter(|(name, _)| directory.join(name).exists());
+    set(directory, &there.cloned().collect())
+}
+
 fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -155,8 +178,13 @@ mod tests {
         let read = |path: &str| fs::read_to_string(mount.path().join(path)).unwrap();
         fs::write(mount.path().join("cgroup.controllers"), "cpu memory rdma").unwrap();
         let hierarchies = Hierarchies::of(mount.path());
-        let values =
-            Values { shares: Some(1024), quota: Some(50_000), memory: Some(4096), pids: Some(64) };
+        let values = Values {
+            shares: Some(1024),
+            quota: Some(50_000),
+            memory: Some(4096),
+            pids: Some(64),
+            no_swap: false,
+        };
         hierarchies.make(Path::new("waybill/burstable/pod1"), &values).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+memory");
         assert_eq!(read("waybill/burstable/pod1/cpu.weight"), "39");
@@ -176,5 +204,34 @@ mod tests {
         hierarchies.make(Path::new("waybill"), &values).unwrap();
         assert!(mount.path().join("memory/waybill/memory.limit_in_bytes").exists());
         assert!(!mount.path().join("cpu").exists() && !mount.path().join("pids").exists());
+    }
+
+    /// Values in a container's memory must not end up on a disk.
+    #[test]
+    fn a_pod_gets_no_swap_where_the_kernel_can_say_so() {
+        let path = Path::new("waybill/pod1");
+        let values = Values { memory: Some(4096), no_swap: true, ..Values::default() };
+        let check = |version: &[&str], files: &[(&str, &str)]| {
+            let mount = tempfile::tempdir().unwrap();
+            for file in version {
+                fs::create_dir_all(mount.path().join(file).parent().unwrap()).unwrap();
+                fs::write(mount.path().join(file), "").unwrap();
+            }
+            Hierarchies::of(mount.path()).make(path, &values).unwrap();
+            for (file, expected) in files {
+                assert_eq!(fs::read_to_string(mount.path().join(file)).unwrap(), *expected);
+            }
+            mount
+        };
+        check(
+            &["cgroup.controllers", "waybill/pod1/memory.swap.max"],
+            &[("waybill/pod1/memory.swap.max", "0"), ("waybill/pod1/memory.max", "4096")],
+        );
+        let together = "memory/waybill/pod1/memory.memsw.limit_in_bytes";
+        let swappiness = "memory/waybill/pod1/memory.swappiness";
+        check(&[together, swappiness], &[(together, "4096"), (swappiness, "0")]);
+        // A kernel without swap has none of them.
+        let without = check(&["cgroup.controllers"], &[]);
+        assert!(!without.path().join("waybill/pod1/memory.swap.max").exists());
     }
 }

@@ -357,7 +357,8 @@ fn what_the_runtime_forgot_is_taken_from_the_status() {
         (regular("Never", status("a", 0, &ended(0))), "", "finish"),
         (regular("OnFailure", status("a", 0, &ended(0))), "", "finish"),
         (regular("OnFailure", status("a", 2, &ended(1))), "", "make 0; start a#3"),
-        (regular("Never", status("a", 0, &running)), "", "make 0; start a#1"),
+        (regular("Never", status("a", 0, &running)), "", "finish"),
+        (regular("OnFailure", status("a", 0, &running)), "", "make 0; start a#1"),
     ];
     for ((spec, status), has, expected) in cases {
         check_at(&pod_with(spec, status), &healthy(), 100, has, expected);
@@ -390,7 +391,29 @@ fn a_failed_step_is_not_tried_again_at_once() {
     let waiting = Waiting { reason: "CreateContainerError", message: String::new() };
     memory.failed("a", waiting, at(100));
     check_at(&pod, &memory, 100, "box 0", "keep; start b#0; wait a CreateContainerError @101");
+    // While it is tried again, it is shown what was wrong.
+    let again = "keep; start a#0; start b#0; wait a CreateContainerError";
+    check_at(&pod, &memory, 101, "box 0", again);
+    memory.succeeded("a");
     check_at(&pod, &memory, 101, "box 0", "keep; start a#0; start b#0");
+}
+
+/// CSI-28: a driver may take seconds to fail again, and whoever looks meanwhile must see why.
+#[test]
+fn why_the_last_try_failed_is_shown_until_one_succeeds_csi_28() {
+    let pod = pod(json!({ "containers": containers(&["a"]) }));
+    let mut memory = healthy();
+    let message = "failed to fetch CSI environment variables".to_owned();
+    memory.failed(
+        "a",
+        Waiting { reason: "CreateContainerConfigError", message: message.clone() },
+        at(100),
+    );
+    let again = plan(&pod, &observed(&pod, "box 0"), &memory, at(101));
+    assert_eq!((again.starts.len(), &again.waiting["a"].message), (1, &message));
+    memory.pull_failed("a", Waiting { reason: "ErrImagePull", message }, "x:1", at(101));
+    let again = plan(&pod, &observed(&pod, "box 0"), &memory, at(1000));
+    assert_eq!((again.starts.len(), again.waiting["a"].reason), (1, "ImagePullBackOff"));
 }
 
 #[test]
@@ -400,7 +423,19 @@ fn what_was_made_and_never_started_is_made_again() {
         &[
             ("box 0; i#0 created", "remove i#0; keep; start i#0"),
             ("box 0; i#0 exit 0@5; a#0 created", "remove a#0; keep; start a#0"),
-            ("box 0; i#0 exit 0@5; a#0 lost", "keep; start a#1"),
+        ],
+    );
+}
+
+/// As kubelets do. A runtime that left it running because it does not understand it refuses, and then nothing is started.
+#[test]
+fn what_the_runtime_cannot_tell_of_is_stopped_before_another_starts() {
+    check(
+        json!({ "containers": containers(&["a"]), "initContainers": init(&["i"]) }),
+        &[
+            ("box 0; i#0 lost", "kill i Unknown; keep"),
+            ("box 0; i#0 exit 0@5; a#0 lost", "kill a Unknown; keep"),
+            ("dead 0; box 1; a#0 lost in 0", "keep; start i#0"),
         ],
     );
 }

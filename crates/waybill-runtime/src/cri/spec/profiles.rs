@@ -1,5 +1,7 @@
-//! Confinement by seccomp, AppArmor and SELinux: what is asked for must hold, so it is refused here as
-//! long as nothing carries it out. Of seccomp there is our own default profile (docs/adr/0020).
+//! Confinement by seccomp, AppArmor and SELinux: what is asked for must hold, so what nothing carries out is refused here. Profiles of
+//! seccomp are carried out (docs/adr/0042), and those of AppArmor where the kernel has it and they are loaded (docs/adr/0043).
+
+use std::path::Path;
 
 use waybill_proto::cri::{
     LinuxContainerSecurityContext, LinuxSandboxSecurityContext, SeLinuxOption, SecurityProfile,
@@ -8,26 +10,27 @@ use waybill_proto::cri::{
 
 use crate::{
     cri::{
+        apparmor::{AppArmor, DEFAULT},
         error::{CriError, Result},
         machine::Machine,
     },
     engine::SeccompProfile,
 };
 
-/// What a container may ask for.
+/// What a container may ask for; returns its AppArmor profile.
 pub(super) fn check_container(
     context: &LinuxContainerSecurityContext,
     machine: &Machine,
-) -> Result<()> {
+) -> Result<Option<String>> {
     if context.privileged {
         // Privileged containers are not confined, whatever else the request says.
-        return Ok(());
+        return Ok(None);
     }
     #[expect(deprecated, reason = "older kubelets send the profile as a path")]
     let apparmor_path = &context.apparmor_profile;
     seccomp_profile(context)?;
-    check_apparmor(context.apparmor.as_ref(), apparmor_path, machine)?;
-    check_selinux(context.selinux_options.as_ref(), machine)
+    check_selinux(context.selinux_options.as_ref(), machine)?;
+    apparmor_profile(context.apparmor.as_ref(), apparmor_path, &machine.apparmor)
 }
 
 /// What a sandbox may ask for. Kubelets ask for the default seccomp profile for every sandbox; no
@@ -37,9 +40,10 @@ pub(crate) fn check_sandbox(
     machine: &Machine,
 ) -> Result<()> {
     if context.seccomp.as_ref().is_some_and(|it| it.profile_type() == ProfileType::Localhost) {
-        return Err(no_local_seccomp());
+        return Err(no_sandbox_seccomp());
     }
-    check_apparmor(context.apparmor.as_ref(), "", machine)?;
+    // As by seccomp, nothing of the pod runs there that could be confined; what cannot be is refused.
+    apparmor_profile(context.apparmor.as_ref(), "", &machine.apparmor)?;
     check_selinux(context.selinux_options.as_ref(), machine)
 }
 
@@ -50,36 +54,90 @@ pub(crate) fn seccomp_profile(context: &LinuxContainerSecurityContext) -> Result
     }
     #[expect(deprecated, reason = "older kubelets send the profile as a path")]
     let path = context.seccomp_profile_path.as_str();
-    match (context.seccomp.as_ref().map(SecurityProfile::profile_type), path) {
-        (Some(ProfileType::RuntimeDefault), _)
-        | (None, "" | "runtime/default" | "docker/default") => Ok(SeccompProfile::RuntimeDefault),
-        (Some(ProfileType::Unconfined), _) | (None, "unconfined") => Ok(SeccompProfile::Unconfined),
-        (Some(ProfileType::Localhost), _) | (None, _) => Err(no_local_seccomp()),
+    let Some(profile) = &context.seccomp else {
+        return match path {
+            "" | "runtime/default" | "docker/default" => Ok(SeccompProfile::RuntimeDefault),
+            "unconfined" => Ok(SeccompProfile::Unconfined),
+            file => local_file(file),
+        };
+    };
+    match profile.profile_type() {
+        ProfileType::RuntimeDefault => Ok(SeccompProfile::RuntimeDefault),
+        ProfileType::Unconfined => Ok(SeccompProfile::Unconfined),
+        ProfileType::Localhost => local_file(&profile.localhost_ref),
     }
 }
 
-fn no_local_seccomp() -> CriError {
-    let advice = "set seccompProfile.type to RuntimeDefault, or run the pod on another runtime";
-    CriError::unsupported("a seccomp profile of the machine (Localhost)", advice)
+/// Kubelets send the absolute path of a file; older ones and tools put a word before it.
+fn local_file(reference: &str) -> Result<SeccompProfile> {
+    let path = Path::new(reference.strip_prefix("localhost/").unwrap_or(reference));
+    if path.is_absolute() {
+        Ok(SeccompProfile::Localhost(path.to_owned()))
+    } else {
+        let reason =
+            format!("the seccomp profile {reference:?} is not an absolute path of this machine");
+        Err(CriError::invalid(reason))
+    }
 }
 
-/// The default profile of a machine without AppArmor is none, on every runtime.
-fn check_apparmor(profile: Option<&SecurityProfile>, path: &str, machine: &Machine) -> Result<()> {
-    let confined = match profile.map(SecurityProfile::profile_type) {
-        Some(ProfileType::RuntimeDefault) => machine.apparmor,
-        Some(ProfileType::Localhost) => true,
-        Some(ProfileType::Unconfined) => false,
+fn no_sandbox_seccomp() -> CriError {
+    let advice = "no program of the pod runs in a sandbox; name the profile for its containers";
+    CriError::unsupported("a seccomp profile of the machine (Localhost) for a sandbox", advice)
+}
+
+/// The AppArmor profile of a container, if it shall have one. Older kubelets send it as a word with the name behind.
+fn apparmor_profile(
+    profile: Option<&SecurityProfile>,
+    path: &str,
+    apparmor: &AppArmor,
+) -> Result<Option<String>> {
+    match profile.map(|profile| (profile.profile_type(), profile.localhost_ref.as_str())) {
+        Some((ProfileType::Unconfined, _)) => Ok(None),
+        Some((ProfileType::RuntimeDefault, _)) => default_profile(apparmor),
+        Some((ProfileType::Localhost, name)) => loaded_profile(name, apparmor),
         None => match path {
-            "" | "unconfined" => false,
-            "runtime/default" => machine.apparmor,
-            _ => true,
+            // Whoever says nothing gets the default where there is one.
+            "" => Ok(default_profile(apparmor).unwrap_or(None)),
+            "unconfined" => Ok(None),
+            "runtime/default" => default_profile(apparmor),
+            name => loaded_profile(name, apparmor),
         },
-    };
-    if confined {
-        let advice = "set appArmorProfile.type to Unconfined, or run the pod on another runtime";
+    }
+}
+
+/// That of a machine without AppArmor is none, on every runtime.
+fn default_profile(apparmor: &AppArmor) -> Result<Option<String>> {
+    if !apparmor.is_there() {
+        return Ok(None);
+    }
+    if !is_loaded(apparmor, DEFAULT)? {
+        let advice = format!(
+            "load {DEFAULT:?} on this machine (`apparmor_parser -r`, see deploy/apparmor), or set appArmorProfile.type to Unconfined"
+        );
+        return Err(CriError::unsupported(
+            "the default AppArmor profile, which is not loaded,",
+            advice,
+        ));
+    }
+    Ok(Some(DEFAULT.to_owned()))
+}
+
+fn loaded_profile(name: &str, apparmor: &AppArmor) -> Result<Option<String>> {
+    let name = name.strip_prefix("localhost/").unwrap_or(name);
+    if !apparmor.is_there() {
+        let advice = "this machine's kernel has none, or it is switched off";
         return Err(CriError::unsupported("an AppArmor profile", advice));
     }
-    Ok(())
+    // The name becomes a word for the kernel, which knows no others.
+    if !is_loaded(apparmor, name)? {
+        let reason = format!("the AppArmor profile {name:?} is not loaded on this machine");
+        return Err(CriError::invalid(reason));
+    }
+    Ok(Some(name.to_owned()))
+}
+
+fn is_loaded(apparmor: &AppArmor, name: &str) -> Result<bool> {
+    apparmor.has(name).map_err(CriError::io("read", "/sys/kernel/security/apparmor/profiles"))
 }
 
 /// Labels mean nothing on a machine without SELinux, so that they are all obeyed there.
@@ -105,26 +163,51 @@ mod tests {
     }
 
     fn machine() -> Machine {
-        Machine { apparmor: true, selinux: true, ..Machine::plain() }
+        Machine { selinux: true, ..Machine::plain() }
     }
 
     #[track_caller]
     fn check(context: &LinuxContainerSecurityContext, machine: &Machine, allowed: bool) {
         assert_eq!(check_container(context, machine).is_ok(), allowed, "{context:?}");
         let privileged = LinuxContainerSecurityContext { privileged: true, ..context.clone() };
-        assert!(check_container(&privileged, machine).is_ok());
+        assert_eq!(check_container(&privileged, machine).unwrap(), None);
+    }
+
+    /// The profile of a container on a machine with these, or why it gets none.
+    fn apparmor(
+        loaded: &[&str],
+        asked: Option<(ProfileType, &str)>,
+    ) -> std::result::Result<Option<String>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let machine =
+            Machine { apparmor: AppArmor::with(directory.path(), loaded), ..Machine::plain() };
+        let apparmor = asked.map(|(kind, name)| SecurityProfile {
+            profile_type: kind.into(),
+            localhost_ref: name.to_owned(),
+        });
+        let context = LinuxContainerSecurityContext { apparmor, ..context() };
+        check_container(&context, &machine).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn a_container_is_refused_a_profile_that_nobody_would_apply() {
-        check(&context(), &machine(), true);
-        for (kind, allowed) in [
-            (ProfileType::Unconfined, true),
-            (ProfileType::RuntimeDefault, false),
-            (ProfileType::Localhost, false),
+    fn a_container_gets_an_apparmor_profile_that_is_loaded_or_none_at_all() {
+        let own = Ok(Some("own".to_owned()));
+        let default = Ok(Some(DEFAULT.to_owned()));
+        let local = |name| Some((ProfileType::Localhost, name));
+        let of_runtime = Some((ProfileType::RuntimeDefault, ""));
+        assert_eq!(apparmor(&["own"], local("own")), own);
+        assert_eq!(apparmor(&["own"], local("localhost/own")), own);
+        assert_eq!(apparmor(&[DEFAULT], of_runtime), default);
+        assert_eq!(apparmor(&[DEFAULT], None), default);
+        assert_eq!(apparmor(&[], None), Ok(None));
+        assert_eq!(apparmor(&[DEFAULT], Some((ProfileType::Unconfined, ""))), Ok(None));
+        for (loaded, asked, text) in [
+            (&["own"][..], local("other"), "\"other\" is not loaded"),
+            (&["own"], local(""), "\"\" is not loaded"),
+            (&["own"], of_runtime, "is not loaded, is not supported: load \"waybill-default\""),
         ] {
-            let apparmor = profile(kind);
-            check(&LinuxContainerSecurityContext { apparmor, ..context() }, &machine(), allowed);
+            let refused = apparmor(loaded, asked).unwrap_err();
+            assert!(refused.contains(text), "{refused}");
         }
     }
 
@@ -136,6 +219,32 @@ mod tests {
         assert_eq!(of(&with(ProfileType::RuntimeDefault)), Some(SeccompProfile::RuntimeDefault));
         assert_eq!(of(&with(ProfileType::Unconfined)), Some(SeccompProfile::Unconfined));
         assert_eq!(of(&with(ProfileType::Localhost)), None);
+        for (reference, path) in [
+            ("/a/b.json", Some("/a/b.json")),
+            ("localhost//a/b.json", Some("/a/b.json")),
+            ("b.json", None),
+            ("localhost/b.json", None),
+            ("", None),
+        ] {
+            let seccomp = SecurityProfile {
+                profile_type: ProfileType::Localhost.into(),
+                localhost_ref: reference.to_owned(),
+            };
+            let context = LinuxContainerSecurityContext { seccomp: Some(seccomp), ..context() };
+            assert_eq!(of(&context), path.map(|path| SeccompProfile::Localhost(path.into())));
+            #[expect(deprecated, reason = "older kubelets send the profile as a path")]
+            let older = LinuxContainerSecurityContext {
+                seccomp_profile_path: reference.to_owned(),
+                seccomp: None,
+                ..context
+            };
+            let path = if reference.is_empty() {
+                Some(SeccompProfile::RuntimeDefault)
+            } else {
+                path.map(|path| SeccompProfile::Localhost(path.into()))
+            };
+            assert_eq!(of(&older), path);
+        }
         let privileged =
             LinuxContainerSecurityContext { privileged: true, ..with(ProfileType::RuntimeDefault) };
         assert_eq!(of(&privileged), Some(SeccompProfile::Unconfined));
@@ -143,10 +252,14 @@ mod tests {
 
     #[test]
     fn the_default_apparmor_profile_of_a_machine_without_apparmor_is_none() {
-        let apparmor = profile(ProfileType::RuntimeDefault);
-        check(&LinuxContainerSecurityContext { apparmor, ..context() }, &Machine::plain(), true);
-        let apparmor = profile(ProfileType::Localhost);
-        check(&LinuxContainerSecurityContext { apparmor, ..context() }, &Machine::plain(), false);
+        for (kind, allowed) in [
+            (ProfileType::Unconfined, true),
+            (ProfileType::RuntimeDefault, true),
+            (ProfileType::Localhost, false),
+        ] {
+            let context = LinuxContainerSecurityContext { apparmor: profile(kind), ..context() };
+            check(&context, &Machine::plain(), allowed);
+        }
     }
 
     #[test]

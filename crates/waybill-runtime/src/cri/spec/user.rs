@@ -65,9 +65,9 @@ enum Who {
 
 impl Who {
     fn parse(text: &str) -> Self {
-        match text.parse() {
-            Ok(number) => Self::Number(number),
-            Err(_) => Self::Name(text.to_owned()),
+        match id(text) {
+            Some(number) => Self::Number(number),
+            None => Self::Name(text.to_owned()),
         }
     }
 
@@ -105,6 +105,14 @@ fn image_user_and_group(text: &str) -> (Who, Option<Who>) {
     (who, (!group.is_empty()).then(|| Who::parse(group)))
 }
 
+/// A number of a user or group, as images have it.
+///
+/// The kernel takes 2^32 - 1 for "leave it as it is", so that a process with that user would stay root, and be taken for somebody
+/// else by whoever asks for one that is not (the class of CVE-2024-40635).
+fn id(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|id| i32::try_from(*id).is_ok())
+}
+
 /// The kernel takes more, but 2^31 and above are negative in too many programs.
 fn number(id: i64, field: &str) -> Result<u32> {
     i32::try_from(id).ok().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| {
@@ -124,8 +132,8 @@ fn accounts(passwd: &str) -> impl Iterator<Item = Account<'_>> {
     passwd.lines().filter_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
-        let uid = fields.nth(1)?.parse().ok()?;
-        let gid = fields.next()?.parse().ok()?;
+        let uid = id(fields.nth(1)?)?;
+        let gid = id(fields.next()?)?;
         let home = fields.nth(1).unwrap_or_default();
         Some(Account { name, uid, gid, home })
     })
@@ -136,7 +144,7 @@ fn groups(group: &str) -> impl Iterator<Item = (&str, u32, &str)> {
     group.lines().filter_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
-        let gid = fields.nth(1)?.parse().ok()?;
+        let gid = id(fields.nth(1)?)?;
         Some((name, gid, fields.next().unwrap_or_default()))
     })
 }
@@ -225,6 +233,21 @@ mod tests {
         let policy = SupplementalGroupsPolicy::Strict.into();
         let strict = LinuxContainerSecurityContext { supplemental_groups_policy: policy, ..merge };
         check(&strict, "", (1000, &[1001, 7, 44], "/srv/app"));
+    }
+
+    /// CVE-2024-40635, and with 2^32 - 1 the kernel leaves a process the user that it has, which is root.
+    #[test]
+    fn an_image_names_nobody_by_a_number_that_is_none() {
+        for user in ["4294967295", "4294967296", "2147483648", "-1", "99999999999999999999"] {
+            refused(&context(), user, "is not in the image's /etc/passwd");
+            refused(&context(), &format!("1:{user}"), "is not in the image's /etc/group");
+        }
+        let passwd = "evil:x:4294967295:0::/:\nworse:x:1:4294967295::/:\n";
+        let group = "evil:x:4294967295:worse\n";
+        for user in ["evil", "worse"] {
+            assert!(resolve(&context(), user, passwd, group).is_err(), "{user}");
+        }
+        assert!(resolve(&context(), "1:evil", passwd, group).is_err());
     }
 
     #[test]

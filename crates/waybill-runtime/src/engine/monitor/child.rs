@@ -17,7 +17,7 @@ use rustix::{
     thread::ThreadNameSpaceType,
 };
 
-use super::privileges;
+use super::{apparmor, privileges};
 use crate::engine::{
     environment::{self, Block},
     settings::{RESOURCES, Settings},
@@ -35,7 +35,7 @@ pub(super) struct Plan<'a> {
     pub(super) environment: Block,
     /// Our ends of pipes, or `None` for a terminal.
     pub(super) stdio: Option<Pipes>,
-    /// To the parent: faults, and the terminal's master.
+    /// To the parent: faults, and the terminal's master. From it: whether the session is on record.
     pub(super) status: BorrowedFd<'a>,
 }
 
@@ -71,9 +71,12 @@ pub(super) enum Step {
     Search,
     Execute,
     Seccomp,
+    AppArmor,
+    Keyring,
+    Record,
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 14] = [
     Step::Cgroup,
     Step::Namespaces,
     Step::Limits,
@@ -85,6 +88,9 @@ const STEPS: [Step; 11] = [
     Step::Search,
     Step::Execute,
     Step::Seccomp,
+    Step::AppArmor,
+    Step::Keyring,
+    Step::Record,
 ];
 
 /// Where programs are looked for when an environment has no `PATH`.
@@ -101,9 +107,33 @@ fn join_and_execute(plan: &mut Plan<'_>) -> Fault {
     match join(plan) {
         Ok(()) => {
             add_home(&mut plan.environment, plan.settings.uid);
-            plan.program.execute(&plan.environment)
+            let recorded = wait_for_record(plan.status).map_err(Step::Record.failed());
+            // A filter may deny even reading, so it comes last.
+            match recorded.and_then(|()| privileges::seal(plan.settings)) {
+                Ok(()) => plan.program.execute(&plan.environment),
+                Err(fault) => fault,
+            }
         }
         Err(fault) => fault,
+    }
+}
+
+/// Tells a child that its session is on record and its program may run, or why it may not. One that has failed already does not
+/// hear it.
+pub(super) fn tell_recorded(status: BorrowedFd<'_>, recorded: &io::Result<()>) {
+    let errno =
+        recorded.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
+    let _ = rustix::net::send(status, &errno.to_ne_bytes(), rustix::net::SendFlags::NOSIGNAL);
+}
+
+/// Without a parent there is no record either.
+fn wait_for_record(status: BorrowedFd<'_>) -> io::Result<()> {
+    let mut errno = [0; 4];
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(status, &mut errno))?;
+    match i32::from_ne_bytes(errno) {
+        0 if read == errno.len() => Ok(()),
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 
@@ -113,6 +143,9 @@ fn join(plan: &mut Plan<'_>) -> Result<(), Fault> {
     // Refused when it is lower than ours and we lack CAP_SYS_RESOURCE; the first process was let off too.
     let _ = set_oom_score(settings);
     apply_limits(settings).map_err(Step::Limits.failed())?;
+    if let Some(profile) = &settings.apparmor_profile {
+        apparmor::change_on_exec(profile).map_err(Step::AppArmor.failed())?;
+    }
     let_go_of_the_machine(plan).map_err(Step::Streams.failed())?;
     rustix::thread::move_into_thread_name_spaces(plan.init, joined_namespaces())
         .map_err(|errno| Step::Namespaces.failed()(errno.into()))?;
@@ -344,8 +377,15 @@ impl Fault {
             Step::Streams => format!("cannot set up the streams: {reason}"),
             Step::Privileges => format!("cannot limit privileges: {reason}"),
             Step::Seccomp => format!(
-                "cannot install the default seccomp filter: {reason}; use a kernel with CONFIG_SECCOMP_FILTER, or set seccompProfile.type to Unconfined"
+                "cannot install the seccomp filter: {reason}; use a kernel with CONFIG_SECCOMP_FILTER, or set seccompProfile.type to Unconfined"
             ),
+            Step::Record => format!(
+                "the session cannot be recorded, so it does not begin: {reason}; see how full the runtime's --run-dir is"
+            ),
+            Step::AppArmor => format!(
+                "cannot change to the container's AppArmor profile: {reason}; load it, or set appArmorProfile.type to Unconfined"
+            ),
+            Step::Keyring => format!("cannot make a session keyring: {reason}"),
             Step::User => format!("cannot change to the container's user: {reason}"),
         }
     }

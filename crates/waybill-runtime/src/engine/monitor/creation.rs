@@ -52,7 +52,7 @@ impl Monitor {
     pub(super) fn create(
         &mut self,
         asked_by: (u64, u64),
-        request: Box<CreateRequest>,
+        mut request: Box<CreateRequest>,
         block: &[u8],
     ) -> Result<(), Failure> {
         if self.container.is_some() || self.creation.is_some() {
@@ -64,6 +64,7 @@ impl Monitor {
             })?;
         let arguments = Block::from(arguments.to_vec());
         let environment = Block::from(environment.to_vec());
+        request.settings.oom_score_adj.get_or_insert(self.oom_score);
         // Swap is a file too. Where locked memory is limited to less, the container matters more.
         let _ = sys::lock_in_memory(&environment);
         let creation = self

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use waybill_core::chain::Chain;
 
 use super::{
+    apparmor,
     child::{self, Program},
     privileges, proc, view, volumes,
 };
@@ -138,6 +139,12 @@ fn create(
     if let Err(error) = child::set_oom_score(settings) {
         warnings.push(format!("the OOM score adjustment was not applied: {error}"));
     }
+    if let Some(profile) = &settings.apparmor_profile {
+        // Processes that are forked from here on inherit it.
+        apparmor::change_on_exec(profile).map_err(|error| {
+            format!("cannot change to the AppArmor profile {profile:?}: {error}")
+        })?;
+    }
     // libcontainer sets groups only if there are some; ours must not become the container's.
     rustix::thread::set_thread_groups(&[]).map_err(|error| error.to_string())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
@@ -199,7 +206,10 @@ impl Executor for Workload {
         let mut environment: Block = self.environment.to_vec().into();
         child::add_home(&mut environment, self.settings.uid);
         sys::reset_signals();
-        let fault = program.execute(&environment);
+        let fault = match privileges::seal(&self.settings) {
+            Ok(()) => program.execute(&environment),
+            Err(fault) => fault,
+        };
         fault.report(self.status.as_fd());
         sys::exit_now(fault.code())
     }

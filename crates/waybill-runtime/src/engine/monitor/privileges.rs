@@ -3,7 +3,7 @@
 //!
 //! Nothing of the machine may be open here but what is no directory: paths of the container are looked up.
 
-use std::{io, path::Path};
+use std::io;
 
 use rustix::{
     fs::Mode,
@@ -11,16 +11,14 @@ use rustix::{
     thread::{CapabilitySet, CapabilitySets},
 };
 
-use super::{
-    child::{Fault, Step},
-    seccomp,
-};
+use super::child::{Fault, Step};
 use crate::engine::{
-    SeccompProfile,
     settings::{Capabilities, Settings},
+    sys,
 };
 
-/// Makes of a process with all rights what the container's processes are.
+/// Makes of a process with all rights what the container's processes are, but for the filter of those that can gain no
+/// privileges; see [`seal`].
 pub(super) fn settle(settings: &Settings) -> Result<(), Fault> {
     rustix::process::umask(Mode::from_raw_mode(settings.umask));
     // As root first, because the user may enter a working directory below one that is closed to them.
@@ -28,9 +26,11 @@ pub(super) fn settle(settings: &Settings) -> Result<(), Fault> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => true,
         result => result.map(|()| false).map_err(Step::Directory.failed())?,
     };
+    // Keys in ours are none of the container's business, nor are those of its other processes.
+    sys::leave_session_keyring().map_err(Step::Keyring.failed())?;
     // While we have CAP_SYS_ADMIN: without it, only processes that can gain no privileges may have a filter.
-    if settings.seccomp == SeccompProfile::RuntimeDefault {
-        seccomp::install(settings.capabilities.bounding).map_err(Step::Seccomp.failed())?;
+    if !settings.no_new_privileges {
+        install_filter(settings)?;
     }
     limit_privileges(settings).map_err(Step::Privileges.failed())?;
     become_user(settings).map_err(Step::User.failed())?;
@@ -42,6 +42,19 @@ pub(super) fn settle(settings: &Settings) -> Result<(), Fault> {
         change_directory(settings).map_err(Step::Directory.failed())?;
     }
     Ok(())
+}
+
+/// The very last step before the program: a process that can gain no privileges may install its filter now, so that a profile
+/// need not allow what we do before.
+pub(super) fn seal(settings: &Settings) -> Result<(), Fault> {
+    if settings.no_new_privileges { install_filter(settings) } else { Ok(()) }
+}
+
+fn install_filter(settings: &Settings) -> Result<(), Fault> {
+    match &settings.seccomp {
+        Some(filter) => filter.install().map_err(Step::Seccomp.failed()),
+        None => Ok(()),
+    }
 }
 
 /// Goes to the working directory and makes sure that it lies in the container.
@@ -62,13 +75,6 @@ fn limit_privileges(settings: &Settings) -> io::Result<()> {
     if settings.no_new_privileges {
         rustix::thread::set_no_new_privs(true)?;
     }
-    if let Some(profile) = &settings.apparmor_profile {
-        let file = ["/proc/self/attr/apparmor/exec", "/proc/self/attr/exec"]
-            .into_iter()
-            .find(|file| Path::new(file).exists())
-            .unwrap_or("/proc/self/attr/exec");
-        std::fs::write(file, format!("exec {profile}"))?;
-    }
     for number in 0..64 {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match rustix::thread::capability_is_in_bounding_set(capability) {
@@ -84,6 +90,10 @@ fn limit_privileges(settings: &Settings) -> io::Result<()> {
 }
 
 fn become_user(settings: &Settings) -> io::Result<()> {
+    // For the kernel that means "leave it as it is", and we are root.
+    if [settings.uid, settings.gid].contains(&u32::MAX) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
     rustix::thread::set_keep_capabilities(true)?;
     let groups: Vec<Gid> = settings.groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
     rustix::thread::set_thread_groups(&groups)?;

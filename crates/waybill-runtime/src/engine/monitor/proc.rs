@@ -23,7 +23,7 @@ const PROC_ROOT: u64 = 1;
 pub(super) fn check() -> Result<(), String> {
     let unread = |error: io::Error| format!("cannot read the container's /proc: {error}");
     let proc = open_proc().map_err(unread)?;
-    if !is_proc(&proc) || fstat(&proc).map_or(0, |stat| stat.st_ino) != PROC_ROOT {
+    if !is_root(&proc) {
         return Err("a link in a volume leads another volume to /proc; mount it elsewhere".into());
     }
     let table = read_table(&proc).map_err(unread)?;
@@ -38,6 +38,16 @@ pub(super) fn check() -> Result<(), String> {
 /// Whether an open file or directory is of a `proc` file system.
 pub(super) fn is_proc(file: &OwnedFd) -> bool {
     fstatfs(file).is_ok_and(|found| i128::from(found.f_type) == PROC_SUPER_MAGIC)
+}
+
+/// The `/proc` that is to be seen here, if it is one.
+pub(super) fn open_checked() -> io::Result<OwnedFd> {
+    let proc = open_proc()?;
+    if is_root(&proc) { Ok(proc) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+fn is_root(proc: &OwnedFd) -> bool {
+    is_proc(proc) && fstat(proc).is_ok_and(|stat| stat.st_ino == PROC_ROOT)
 }
 
 fn open_proc() -> io::Result<OwnedFd> {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::engine::{
     clock,
-    message::{Failure, FromMonitor, Numbered, Reply, Request, SessionRequest},
+    message::{Asked, Failure, FromMonitor, Numbered, PROTOCOL, Reply, Request, SessionRequest},
     sys,
     wire::Frame,
 };
@@ -23,7 +23,7 @@ impl Monitor {
         let Ok(mut connection) = Connection::new(socket.into()) else { return };
         let Some(container) = &self.container else { return };
         let sessions = self.sessions.iter().map(|session| session.id.clone()).collect();
-        let hello = FromMonitor::Hello { state: container.state(), sessions };
+        let hello = FromMonitor::Hello { version: PROTOCOL, state: container.state(), sessions };
         if connection.send(&hello, Vec::new()).is_ok() {
             self.connections.push((self.next_connection, connection));
             self.next_connection += 1;
@@ -53,8 +53,13 @@ impl Monitor {
     }
 
     fn request(&mut self, connection: u64, frame: &Frame) {
-        let Ok(Numbered { number, until, request }) = frame.parse() else { return };
+        let Ok(Numbered { version, number, until, request }) = frame.parse() else {
+            return self.refuse_unknown(connection, frame);
+        };
         let asked_by = (connection, number);
+        if version > PROTOCOL {
+            return self.refuse_unknown(connection, frame);
+        }
         if until.is_some_and(|until| clock::after_boot() > until) {
             let late = "it was asked too long ago: its monitor was stopped or very slow";
             return self.reply(
@@ -80,6 +85,14 @@ impl Monitor {
             Ok(Some((reply, fds))) => self.reply(asked_by, reply, fds),
             Err(failure) => self.reply(asked_by, Reply::Failed(failure), Vec::new()),
         }
+    }
+
+    /// Tells a newer runtime that it asked for what is not known here, so that it need not wait.
+    fn refuse_unknown(&mut self, connection: u64, frame: &Frame) {
+        let Ok(Asked { number }) = frame.parse() else { return };
+        let reason = "its monitor is older than the runtime and does not know this request";
+        let reply = Reply::Failed(Failure::Refused(reason.to_owned()));
+        self.reply((connection, number), reply, Vec::new());
     }
 
     pub(super) fn reply(

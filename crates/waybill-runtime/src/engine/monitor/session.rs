@@ -64,7 +64,8 @@ impl AsFd for Starting {
 }
 
 impl Session {
-    /// Forks the session's process into a cgroup of its own. The answer follows when the program runs or cannot run.
+    /// Forks the session's process into a cgroup of its own, where it waits until it is on record. The answer follows when the
+    /// program runs or cannot run.
     pub(super) fn start(
         container: &Container,
         request: SessionRequest,
@@ -111,7 +112,7 @@ impl Session {
             }
         };
         status.set_nonblocking(true).map_err(failed)?;
-        let mut session = Self {
+        let session = Self {
             record: record_of(&request, variables(), pid, cgroup.identity()),
             id: request.session,
             pid,
@@ -126,7 +127,10 @@ impl Session {
             program: name,
             cwd: container.settings.cwd.clone(),
         };
-        session.save();
+        let recorded = record::save_session(&session.record);
+        if let Stage::Starting(starting) = &session.stage {
+            child::tell_recorded(starting.status.as_fd(), &recorded);
+        }
         Ok(session)
     }
 
@@ -183,13 +187,9 @@ impl Session {
         };
         self.stage = Stage::Ended;
         self.record.exit = Some(exit.clone());
-        self.save();
-        Some(exit)
-    }
-
-    /// A record that cannot be written must not stop the session; the runtime has it in memory too.
-    fn save(&mut self) {
+        // The runtime has it in memory too, and one that starts again sees that nothing is left in the cgroup.
         let _ = record::save_session(&self.record);
+        Some(exit)
     }
 }
 
@@ -200,7 +200,6 @@ fn record_of<'a>(
     identity: SessionIdentity,
 ) -> SessionFile {
     SessionFile {
-        version: record::VERSION,
         identity,
         id: request.session.clone(),
         container: request.container.clone(),

@@ -8,17 +8,19 @@ use std::{
 };
 
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
+use waybill_core::chain::Chain;
 
 use super::{Engine, Patience, Result, blocking, state_channel};
 use crate::engine::{
     ContainerCgroups, EngineError, ExecFault, Exit, ExitCause, SessionRecord, State,
     cgroup::Cgroup,
-    client::Client,
+    client::{Client, Heard},
     clock,
-    message::{Failure, FromMonitor, Reply, Request},
+    message::{Failure, FromMonitor, PROTOCOL, Reply, Request},
     record::{self, CgroupsFile},
     wire::Reader,
 };
+use crate::versioned::Unreadable;
 
 /// How long a container whose monitor is gone may take to die.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,10 +63,11 @@ impl Entry {
         let pid = match self.state() {
             State::Created => 0,
             State::Running { pid, .. } => pid,
-            State::Exited(_) => return None,
+            State::Silent => 0,
+            State::Exited(_) | State::Unknown { .. } => return None,
         };
         let file = record::load::<CgroupsFile>(&self.directory.join(record::CGROUPS));
-        let ids = file.ok().flatten().and_then(|file| file.ids());
+        let ids = file.ok().flatten().map(|file| file.ids());
         Some(ContainerCgroups {
             container: self.id.clone(),
             pid,
@@ -107,11 +110,13 @@ impl Entry {
         request: Request,
         block: &[u8],
     ) -> Result<(Reply, Vec<OwnedFd>)> {
-        if matches!(self.state(), State::Exited(_)) {
-            return Err(self.wrong_state("exited", "it must not have ended"));
+        let limit = self.patience.with(&request);
+        match self.told(limit).await? {
+            State::Created | State::Running { .. } | State::Silent => {}
+            State::Exited(_) => return Err(self.wrong_state("exited", "it must not have ended")),
+            State::Unknown { reason } => return Err(super::unknown(&self.id, &reason)),
         }
         let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let limit = self.patience.with(&request);
         let answer = match client {
             Some(client) => {
                 let answer = client.ask(request, clock::after_boot_in(limit), block);
@@ -123,6 +128,16 @@ impl Entry {
             Some((Reply::Failed(failure), _)) => Err(self.failed(failure)),
             Some(answer) => Ok(answer),
             None => Err(self.silence().await),
+        }
+    }
+
+    /// Waits until the monitor has said its first word.
+    async fn told(&self, limit: Duration) -> Result<State> {
+        let mut state = self.watch();
+        let told = state.wait_for(|state| *state != State::Silent);
+        match timeout(limit, told).await {
+            Ok(told) => Ok(told.map_or(State::Silent, |state| state.clone())),
+            Err(_) => Err(self.silent(limit)),
         }
     }
 
@@ -163,6 +178,27 @@ impl Entry {
         }
     }
 
+    /// Notes that what the monitor says cannot be understood, so that the container is left alone from now on.
+    pub(super) fn mystify(&self, heard: &Heard) {
+        let reason = match heard {
+            Heard::Newer { version } => {
+                format!("its monitor speaks version {version}, and this runtime {PROTOCOL}")
+            }
+            _ => "its monitor says what is no message".to_owned(),
+        };
+        self.forgo(reason);
+    }
+
+    /// Notes that the container cannot be understood.
+    pub(super) fn forgo(&self, reason: String) {
+        tracing::error!(
+            container = self.id,
+            reason,
+            "a container is not understood and left as it is"
+        );
+        self.recall(State::Unknown { reason });
+    }
+
     /// Notes the end, once; whether this was it.
     fn end(&self, exit: &Exit) -> bool {
         self.state.send_if_modified(|state| {
@@ -186,15 +222,20 @@ impl Engine {
     ) -> JoinHandle<()> {
         let (engine, gone) = (self.me.clone(), self.gone.clone());
         tokio::spawn(async move {
-            while let Some(message) = tokio::select! {
-                message = client.receive(&mut reader) => message,
-                () = gone.cancelled() => return,
-            } {
+            let end = loop {
+                let heard = tokio::select! {
+                    heard = client.receive(&mut reader) => heard,
+                    () = gone.cancelled() => return,
+                };
+                let Heard::Message(message) = heard else { break heard };
                 let Some(engine) = engine.upgrade() else { return };
                 engine.hear(&entry, message);
-            }
+            };
             client.close();
-            mourn(&engine, &entry).await;
+            match end {
+                Heard::Garbage | Heard::Newer { .. } => entry.mystify(&end),
+                Heard::Gone | Heard::Message(_) => mourn(&engine, &entry).await,
+            }
         })
     }
 
@@ -239,22 +280,33 @@ fn is_lost(state: &State) -> bool {
 }
 
 /// The monitor is gone: because all is told, or because it was killed.
-async fn mourn(engine: &Weak<Engine>, entry: &Arc<Entry>) {
+pub(super) async fn mourn(engine: &Weak<Engine>, entry: &Arc<Entry>) {
     if matches!(entry.state(), State::Exited(_)) {
         return;
     }
     let lost = Arc::clone(entry);
-    let exit = blocking(move || Ok(exit_of(&lost))).await;
-    if let (Some(engine), Ok(exit)) = (engine.upgrade(), exit) {
-        engine.container_ended(entry, &exit);
+    match blocking(move || Ok(exit_of(&lost))).await {
+        Ok(Ok(exit)) => {
+            if let Some(engine) = engine.upgrade() {
+                engine.container_ended(entry, &exit);
+            }
+        }
+        Ok(Err(unreadable)) => {
+            let file = entry.directory.join(record::EXIT);
+            entry.forgo(format!("{}: {}", file.display(), Chain(&unreadable)));
+        }
+        Err(error) => {
+            let error = Chain(&error);
+            tracing::error!(container = entry.id, %error, "the end of a container is not known");
+        }
     }
 }
 
 /// How a container without a monitor ended: as the monitor wrote, else by our hand now.
-pub(super) fn exit_of(entry: &Entry) -> Exit {
+fn exit_of(entry: &Entry) -> std::result::Result<Exit, Unreadable> {
     let file = entry.directory.join(record::EXIT);
-    if let Ok(Some(exit)) = record::load(&file) {
-        return exit;
+    if let Some(exit) = record::load(&file)? {
+        return Ok(exit);
     }
     let _ = entry.cgroup.kill();
     let _ = entry.cgroup.wait_until_empty(PATIENCE);
@@ -263,10 +315,10 @@ pub(super) fn exit_of(entry: &Entry) -> Exit {
         cause: ExitCause::MonitorLost,
         started_at: match entry.state() {
             State::Running { started_at, .. } => Some(started_at),
-            State::Created | State::Exited(_) => None,
+            State::Created | State::Exited(_) | State::Silent | State::Unknown { .. } => None,
         },
         finished_at: clock::now(),
     };
     let _ = record::save(&file, &exit);
-    exit
+    Ok(exit)
 }

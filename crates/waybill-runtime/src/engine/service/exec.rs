@@ -114,7 +114,6 @@ impl Drop for Forget<'_> {
 fn record_of(container: &str, request: &ExecRequest) -> SessionRecord {
     let variables = request.env.iter().chain(&request.runtime_env);
     let file = SessionFile {
-        version: record::VERSION,
         identity: SessionIdentity::default(),
         id: request.session.clone(),
         container: container.to_owned(),

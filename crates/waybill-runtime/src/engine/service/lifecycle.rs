@@ -30,7 +30,9 @@ impl Engine {
         request::check_id(id)?;
         let ContainerRequest { spec, env, stdio, seccomp, program_name } = request;
         let mut prepared = request::prepare(spec, &stdio, &self.hierarchies)?;
-        prepared.settings.seccomp = seccomp;
+        let capabilities = prepared.settings.capabilities.bounding;
+        // Reads a file at most, and that is of this machine.
+        prepared.settings.seccomp = self.filters.filter(&seccomp, capabilities)?;
         for warning in &prepared.warnings {
             tracing::warn!(container = id, "{warning}");
         }
@@ -96,7 +98,7 @@ impl Engine {
     fn reserve(&self, id: &str, prepared: &Prepared) -> Result<Arc<Entry>> {
         let taken = || EngineError::AlreadyExists { kind: Kind::Container, id: id.to_owned() };
         let mut entries = self.entries();
-        if entries.contains_key(id) {
+        if entries.contains_key(id) || self.unknown().contains_key(id) {
             return Err(taken());
         }
         let directory = self.run_dir.join("containers").join(id);
@@ -125,13 +127,11 @@ impl Engine {
         let socket = making(move || {
             let directory = &entry.directory;
             make_directory(directory).map_err(io_error("make", directory))?;
-            let file = ContainerFile {
-                version: record::VERSION,
-                cgroup: entry.cgroup.path(),
-                made: entry.made.clone(),
-            };
+            let file = ContainerFile::new(entry.cgroup.path(), entry.made.clone());
+            // The specification is read by our own spawner's child only, and has a version of its own.
             record::save(&directory.join(record::RECORD), &file)
-                .and_then(|()| record::save(&directory.join(record::CONFIG), &spec))
+                .and_then(|()| Ok(serde_json::to_vec(&spec)?))
+                .and_then(|spec| record::write(&directory.join(record::CONFIG), &spec))
                 .map_err(io_error("write a record in", directory))?;
             spawner.monitor(directory).map_err(spawner_error)
         })
@@ -140,17 +140,20 @@ impl Engine {
     }
 
     pub(super) async fn unmake_container(&self, id: &str) -> Result<()> {
-        let Ok(entry) = self.entry(id) else { return Ok(()) };
+        let entry = match self.entry(id) {
+            Err(EngineError::NotFound { .. }) => return Ok(()),
+            found => found?,
+        };
         match entry.state() {
             State::Running { .. } => {
                 return Err(entry.wrong_state("running", "it must have ended"));
             }
-            State::Created => {
+            State::Created | State::Silent => {
                 self.kill_all(id).await?;
                 let _ =
                     tokio::time::timeout(PATIENCE + self.patience.end, self.wait_killed(id)).await;
             }
-            State::Exited(_) => {}
+            State::Exited(_) | State::Unknown { .. } => {}
         }
         let removed = Arc::clone(&entry);
         blocking(move || remove(&removed)).await?;

@@ -15,21 +15,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use rustix::mount::MountFlags;
-use tokio::time::timeout;
+use tokio::{task::JoinHandle, time::timeout};
+use waybill_core::chain::Chain;
 
 use super::{
-    Engine, Entry, Result, blocking,
-    container::exit_of,
+    Engine, Entry, Patience, Result, blocking,
+    container::mourn,
     io_error,
     lifecycle::{make_directory, remove_files, spawner_error},
     silent::end_monitor,
 };
 use crate::engine::{
-    EngineError, Spawner, State,
+    Spawner, State,
     cgroup::{Cgroup, Hierarchies},
-    client::Client,
+    client::{Client, Heard},
     message::FromMonitor,
     record::{self, ContainerFile},
     wire::Reader,
@@ -44,14 +45,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Where in the run directory the records of attach sessions are.
 pub(super) const ATTACH_SESSIONS: &str = "attach-sessions";
-
-/// A monitor that lives: its container, the connection, the sessions it knows.
-struct Found {
-    entry: Arc<Entry>,
-    client: Arc<Client>,
-    reader: Reader,
-    sessions: Vec<String>,
-}
 
 /// Makes the run directory, for its owner only and on a tmpfs.
 pub(super) fn prepare(run_dir: &Path) -> Result<(PathBuf, Hierarchies)> {
@@ -106,6 +99,8 @@ fn mount_tmpfs(directory: &Path) -> io::Result<()> {
 }
 
 impl Engine {
+    /// Takes over what is in the run directory. Monitors that take their time are heard later: one that hangs must not keep
+    /// the others from being served.
     pub(super) async fn recover(&self) -> Result<()> {
         let containers = self.run_dir.join("containers");
         let directories = fs::read_dir(&containers)
@@ -113,78 +108,97 @@ impl Engine {
                 entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()
             })
             .map_err(io_error("list", &containers))?;
-        // Together: those that do not answer are waited for once.
-        let found = directories.into_iter().map(|directory| self.recover_container(directory));
-        let found: Vec<_> = try_join_all(found).await?.into_iter().flatten().collect();
+        let mut entries = Vec::new();
+        for directory in directories {
+            entries.extend(self.recall_container(directory)?);
+        }
+        // Whose container is there may live: its monitor will tell.
         self.sessions
-            .load(|session| {
-                found.iter().any(|one| {
-                    one.entry.id == session.container && one.sessions.contains(&session.id)
-                })
-            })
+            .load(|session| self.state(&session.container).is_ok())
             .map_err(io_error("read the sessions in", &self.run_dir))?;
         self.attach_sessions
             .load()
             .map_err(io_error("read the attach sessions in", &self.run_dir))?;
-        for Found { entry, client, reader, .. } in found {
-            drop(self.follow(entry, client, reader));
-        }
+        let greetings = entries.into_iter().map(|entry| self.greet(entry));
+        let _ = timeout(self.patience.recovery, join_all(greetings)).await;
         Ok(())
     }
 
-    async fn recover_container(&self, directory: PathBuf) -> Result<Option<Found>> {
+    /// What a directory says of a container. One that is not understood is noted as such, and left alone.
+    fn recall_container(&self, directory: PathBuf) -> Result<Option<Arc<Entry>>> {
         let Some(id) = directory.file_name().and_then(|name| name.to_str()).map(str::to_owned)
         else {
             return Ok(None);
         };
         let record = directory.join(record::RECORD);
-        let file: Option<ContainerFile> =
-            record::load(&record).map_err(io_error("read", &record))?;
-        let Some(file) = file else {
-            // Left by somebody who was about to make or had removed a container.
-            remove_files(&directory).map_err(io_error("remove", &directory))?;
-            return Ok(None);
+        let file: ContainerFile = match record::load(&record) {
+            Ok(Some(file)) => file,
+            Ok(None) => {
+                // Left by somebody who was about to make or had removed a container.
+                remove_files(&directory).map_err(io_error("remove", &directory))?;
+                return Ok(None);
+            }
+            Err(error) => {
+                let reason = format!("{}: {}", record.display(), Chain(&error));
+                tracing::error!(
+                    container = id,
+                    reason,
+                    "a container is not understood and left as it is"
+                );
+                self.unknown().insert(id, reason);
+                return Ok(None);
+            }
         };
-        let layout = file.layout().ok_or(EngineError::NewerRecord { path: record })?;
         let Some(cgroup) = Cgroup::new(&self.hierarchies, &file.cgroup) else { return Ok(None) };
-        let cgroup = cgroup.with_layout(layout);
-        let entry = Entry::new(&id, directory, cgroup, file.made, self.patience, State::Created);
+        let cgroup = cgroup.with_layout(file.layout());
+        let entry = Entry::new(&id, directory, cgroup, file.made, self.patience, State::Silent);
         let entry = Arc::new(entry);
         self.entries().insert(id, Arc::clone(&entry));
-        match self.greet(&entry).await {
-            Some((client, reader, state, sessions)) => {
-                let client = Arc::new(client);
-                entry.connect(Arc::clone(&client));
-                entry.recall(state);
-                Ok(Some(Found { entry, client, reader, sessions }))
-            }
-            None => {
-                let lost = Arc::clone(&entry);
-                let exit = blocking(move || Ok(exit_of(&lost))).await?;
-                entry.recall(State::Exited(exit));
-                Ok(None)
-            }
-        }
+        Ok(Some(entry))
     }
 
-    /// Connects to a monitor and hears how far its container is. `None` if it is gone; one that does not say a word is ended,
-    /// since nobody could tell what becomes of its container.
-    async fn greet(&self, entry: &Arc<Entry>) -> Option<(Client, Reader, State, Vec<String>)> {
-        if entry.directory.join(record::EXIT).exists() {
-            return None;
-        }
-        let client = Client::new(connect(&entry.directory).ok()?).ok()?;
-        let mut reader = Reader::default();
-        match timeout(self.patience.work, client.receive(&mut reader)).await {
-            Ok(Some(FromMonitor::Hello { state, sessions })) => {
-                Some((client, reader, state, sessions))
+    /// Hears from a monitor how far its container is, and follows it from then on.
+    fn greet(&self, entry: Arc<Entry>) -> JoinHandle<()> {
+        let (engine, gone, patience) = (self.me.clone(), self.gone.clone(), self.patience);
+        tokio::spawn(async move {
+            let word = tokio::select! {
+                word = first_word(&entry, patience) => word,
+                () = gone.cancelled() => return,
+            };
+            match word {
+                Some((
+                    Heard::Message(FromMonitor::Hello { state, sessions, .. }),
+                    client,
+                    reader,
+                )) => {
+                    let Some(engine) = engine.upgrade() else { return };
+                    let client = Arc::new(client);
+                    engine.sessions.lose_but(&entry.id, &sessions);
+                    entry.connect(Arc::clone(&client));
+                    entry.recall(state);
+                    drop(engine.follow(entry, client, reader));
+                }
+                Some((heard @ (Heard::Newer { .. } | Heard::Garbage), ..)) => entry.mystify(&heard),
+                Some((Heard::Message(_) | Heard::Gone, ..)) | None => mourn(&engine, &entry).await,
             }
-            Ok(_) => None,
-            Err(_) => {
-                let silent = Arc::clone(entry);
-                let _ = blocking(move || Ok(end_monitor(&silent.directory))).await;
-                None
-            }
+        })
+    }
+}
+
+/// Connects to a monitor and waits for its first word. `None` if it is gone; one that does not say a word is ended, since
+/// nobody could tell what becomes of its container.
+async fn first_word(entry: &Arc<Entry>, patience: Patience) -> Option<(Heard, Client, Reader)> {
+    if entry.directory.join(record::EXIT).exists() {
+        return None;
+    }
+    let client = Client::new(connect(&entry.directory).ok()?).ok()?;
+    let mut reader = Reader::default();
+    match timeout(patience.work, client.greeting(&mut reader)).await {
+        Ok(heard) => Some((heard, client, reader)),
+        Err(_) => {
+            let silent = Arc::clone(entry);
+            let _ = blocking(move || Ok(end_monitor(&silent.directory))).await;
+            None
         }
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use rustix::mount::UnmountFlags;
+use waybill_core::chain::Chain;
 
 use super::{
     Engine, Result, blocking, io_error,
@@ -106,6 +107,7 @@ impl Engine {
 
     pub(super) async fn unmake_sandbox(&self, id: &str) -> Result<()> {
         request::check_id(id)?;
+        self.check_sandbox(id)?;
         let (directory, id) = (self.sandbox_directory(id), id.to_owned());
         let hierarchies = self.hierarchies.clone();
         blocking(move || {
@@ -127,7 +129,11 @@ impl Engine {
     pub(super) fn sandbox_file(&self, id: &str) -> Result<Option<SandboxFile>> {
         request::check_id(id)?;
         let file = self.sandbox_directory(id).join(record::RECORD);
-        record::load(&file).map_err(io_error("read", &file))
+        record::load(&file).map_err(|error| EngineError::Unknown {
+            kind: Kind::Sandbox,
+            id: id.to_owned(),
+            reason: format!("{}: {}", file.display(), Chain(&error)),
+        })
     }
 
     pub(super) fn pins(&self, id: &str) -> PathBuf {
@@ -173,7 +179,8 @@ fn namespaces(pins: &Path, file: &SandboxFile) -> Namespaces {
 
 /// Removes all that was made of a sandbox, however far that came.
 fn remove(directory: &Path, id: &str, hierarchies: &Hierarchies) -> io::Result<()> {
-    let file: Option<SandboxFile> = record::load(&directory.join(record::RECORD))?;
+    let file: Option<SandboxFile> =
+        record::load(&directory.join(record::RECORD)).map_err(io::Error::other)?;
     if let Some(file) = &file {
         if let Some(Holder { pid, start }) = file.holder {
             sandbox::kill_holder(pid, start);
@@ -221,7 +228,9 @@ fn remove(directory: &Path, id: &str, hierarchies: &Hierarchies) -> io::Result<(
 fn finish_removals(sandboxes: &Path, hierarchies: &Hierarchies) -> io::Result<()> {
     for directory in fs::read_dir(sandboxes)? {
         let directory = directory?.path();
-        let file: Option<SandboxFile> = record::load(&directory.join(record::RECORD))?;
+        // One that is not understood was not removed by us.
+        let file: Option<SandboxFile> =
+            record::load(&directory.join(record::RECORD)).unwrap_or_default();
         let id = directory.file_name().and_then(|name| name.to_str());
         if let (Some(id), true) = (id, file.is_some_and(|file| file.removed)) {
             remove(&directory, id, hierarchies)?;
@@ -241,7 +250,7 @@ fn bequeath(directory: &Path, left: &[PathBuf]) -> io::Result<()> {
         if path == directory {
             continue;
         }
-        let Some(mut heir) = record::load::<SandboxFile>(&path.join(record::RECORD))? else {
+        let Ok(Some(mut heir)) = record::load::<SandboxFile>(&path.join(record::RECORD)) else {
             continue;
         };
         let inherited: Vec<_> = left

@@ -19,6 +19,8 @@ pub struct Patience {
     pub answer: Duration,
     /// To make or start something, and to say the first word to a runtime that came back.
     pub work: Duration,
+    /// All of them together, before a runtime that came back serves without the first word of some.
+    pub recovery: Duration,
     /// To tell of the end of a container that was killed.
     pub end: Duration,
 }
@@ -27,7 +29,7 @@ impl Default for Patience {
     /// For machines that have much else to do.
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { answer: seconds(30), work: seconds(120), end: seconds(20) }
+        Self { answer: seconds(30), work: seconds(120), recovery: seconds(10), end: seconds(20) }
     }
 }
 

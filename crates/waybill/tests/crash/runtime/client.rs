@@ -8,12 +8,12 @@ use tonic::{
 };
 use waybill_proto::{
     cri::{
-        Container, ContainerConfig, ContainerMetadata, ContainerStatus, ContainerStatusRequest,
-        CreateContainerRequest, ExecSyncRequest, ImageSpec, LinuxPodSandboxConfig,
-        LinuxSandboxSecurityContext, ListContainersRequest, ListPodSandboxRequest, NamespaceMode,
-        NamespaceOption, PodSandboxConfig, PodSandboxMetadata, RemoveContainerRequest,
-        RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest, StopContainerRequest,
-        runtime_service_client::RuntimeServiceClient,
+        AttachRequest, Container, ContainerConfig, ContainerMetadata, ContainerStatus,
+        ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ImageSpec,
+        LinuxPodSandboxConfig, LinuxSandboxSecurityContext, ListContainersRequest,
+        ListPodSandboxRequest, NamespaceMode, NamespaceOption, PodSandboxConfig,
+        PodSandboxMetadata, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
+        StartContainerRequest, StopContainerRequest, runtime_service_client::RuntimeServiceClient,
     },
     runtime::{ImportRequest, images_client::ImagesClient},
 };
@@ -41,6 +41,8 @@ pub(crate) enum Script {
     Steady,
     /// Does nothing.
     Elder,
+    /// Does what is typed.
+    Listener,
 }
 
 /// A container that is there all the time.
@@ -48,6 +50,7 @@ pub(crate) struct Elder {
     pub(crate) sandbox: String,
     pub(crate) id: String,
     started_at: i64,
+    pub(crate) log: PathBuf,
 }
 
 impl Client {
@@ -70,12 +73,13 @@ impl Client {
         imported.expect("a good archive");
     }
 
-    pub(crate) async fn start_elder(&self, name: &str) -> Elder {
+    pub(crate) async fn start_elder(&self, name: &str, script: Script) -> Elder {
         let sandbox = self.run_sandbox(name).await.expect("a sandbox");
-        let id = self.create(&sandbox, name, Script::Elder, 0).await.expect("a container");
+        let id = self.create(&sandbox, name, script, 0).await.expect("a container");
         self.start(&id).await.expect("a start");
         let started_at = self.status(&id).await.expect("a status").started_at;
-        Elder { sandbox, id, started_at }
+        let log = self.logs.join(name).join(format!("{name}.log"));
+        Elder { sandbox, id, started_at, log }
     }
 
     /// It runs, was never started again, and takes commands.
@@ -107,6 +111,7 @@ impl Client {
                 image: Some(ImageSpec { image: image::NAME.to_owned(), ..ImageSpec::default() }),
                 command: script.command(code),
                 log_path: format!("{name}.log"),
+                stdin: script == Script::Listener,
                 ..ContainerConfig::default()
             }),
             sandbox_config: None,
@@ -156,10 +161,21 @@ impl Client {
         list.expect("the runtime answers").into_inner().containers
     }
 
-    pub(crate) async fn remove_sandboxes_but(&self, kept: &str) {
+    /// Where the streams of a container are.
+    pub(crate) async fn attach(&self, id: &str) -> String {
+        let request = AttachRequest {
+            container_id: id.to_owned(),
+            stdin: true,
+            stdout: true,
+            ..AttachRequest::default()
+        };
+        self.runtime.clone().attach(request).await.expect("it can be attached to").into_inner().url
+    }
+
+    pub(crate) async fn remove_sandboxes_but(&self, kept: &[&str]) {
         let list = self.runtime.clone().list_pod_sandbox(ListPodSandboxRequest::default()).await;
         for sandbox in list.expect("the runtime answers").into_inner().items {
-            if sandbox.id != kept {
+            if !kept.contains(&sandbox.id.as_str()) {
                 let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };
                 let removed = self.runtime.clone().remove_pod_sandbox(request).await;
                 removed.expect("a sandbox can be removed");
@@ -208,6 +224,7 @@ impl Script {
             }
             // One process that stays the same.
             Self::Elder => ["sleep", "100000"].map(str::to_owned).to_vec(),
+            Self::Listener => vec!["sh".to_owned()],
         }
     }
 }

@@ -113,7 +113,7 @@ impl Ledger {
             .await
             .into_iter()
             .map(|it| (it.metadata.clone().unwrap_or_default().name, it))
-            .filter(|(name, _)| name != super::ELDER)
+            .filter(|(name, _)| !name.starts_with(super::ELDER))
             .collect();
         let entries = self.entries().clone();
         for name in found.keys() {
