@@ -57,6 +57,13 @@ for fd in $(seq 3 17); do
     stopped 'no such file\|not a directory\|permission denied' /proc/self/fd/$fd/../../../../../../../../root/busybox echo escaped
 done
 
+# What moves the machine or belongs to it alone, and what a session was not given on purpose.
+stopped 'no file of the machine can be written' $attack levers
+stopped 'nothing of the machine is shown' $attack hidden
+stopped 'no release_agent can be written' $attack release-agent
+stopped 'nothing else is open' $attack descriptors
+stopped 'the working directory is /' $attack outer-directory
+
 # Somebody else's session, whose cgroup is neither seen nor entered.
 waybill exec attacker -- sleep 3601 >/dev/null 2>&1 </dev/null &
 victim=$!

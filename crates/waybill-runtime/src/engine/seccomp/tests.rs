@@ -63,7 +63,8 @@ pub(super) fn meant(policy: &Policy, asked: Asked) -> Action {
     let Some(abi) = policy.abis.iter().find(|abi| abi.abi.kernel_name() == asked.abi) else {
         return policy.elsewhere;
     };
-    let verdict = abi.verdicts.iter().find(|(numbers, _)| numbers.contains(&asked.number));
+    let at = abi.verdicts.partition_point(|(numbers, _)| *numbers.end() < asked.number);
+    let verdict = abi.verdicts.get(at).filter(|(numbers, _)| numbers.contains(&asked.number));
     let Some((_, verdict)) = verdict else { return abi.otherwise };
     let holds = |rule: &&Rule| rule.conditions.iter().all(|condition| fulfilled(condition, asked));
     verdict.rules.iter().find(holds).map_or(verdict.otherwise, |rule| rule.action)

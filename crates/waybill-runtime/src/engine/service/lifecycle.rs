@@ -12,13 +12,14 @@ use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 
 use super::{Engine, Entry, Result, blocking, io_error, making, silent::end_monitor};
 use crate::engine::{
-    ContainerRequest, EngineError, Kind, State,
+    ContainerRequest, EngineError, Kind, SeccompProfile, State,
     cgroup::{Cgroup, DeviceGuard},
     client::Client,
     environment,
     message::{CreateRequest, Reply, Request},
     record::{self, ContainerFile},
     request::{self, Prepared},
+    seccomp::{Filter, Filters},
     wire::Reader,
 };
 
@@ -31,8 +32,7 @@ impl Engine {
         let ContainerRequest { spec, env, stdio, seccomp, program_name } = request;
         let mut prepared = request::prepare(spec, &stdio, &self.hierarchies)?;
         let capabilities = prepared.settings.capabilities.bounding;
-        // Reads a file at most, and that is of this machine.
-        prepared.settings.seccomp = self.filters.filter(&seccomp, capabilities)?;
+        prepared.settings.seccomp = self.filter(seccomp, capabilities).await?;
         for warning in &prepared.warnings {
             tracing::warn!(container = id, "{warning}");
         }
@@ -87,6 +87,16 @@ impl Engine {
             self.discard(&entry).await;
         }
         made
+    }
+
+    async fn filter(&self, profile: SeccompProfile, capabilities: u64) -> Result<Option<Filter>> {
+        match profile {
+            // The disk that a file lies on may take its time.
+            SeccompProfile::Localhost(_) => {
+                blocking(move || Filters::default().filter(&profile, capabilities)).await
+            }
+            profile => self.filters.filter(&profile, capabilities),
+        }
     }
 
     fn device_rules(&self, resources: Option<&LinuxResources>) -> Option<Vec<LinuxDeviceCgroup>> {

@@ -22,7 +22,7 @@ fn parsed(profile: &Value, capabilities: u64) -> Result<Policy, String> {
 }
 
 /// Both ABIs listed, and every other call forbidden.
-fn allowing(syscalls: Value) -> Value {
+fn allowing(syscalls: &Value) -> Value {
     json!({
         "defaultAction": "SCMP_ACT_ERRNO",
         "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
@@ -68,7 +68,7 @@ fn each_action_is_that_of_the_kernel() {
 
 #[test]
 fn what_cannot_be_done_is_refused_by_name() {
-    let entry = |entry: Value| allowing(json!([entry]));
+    let entry = |entry: Value| allowing(&json!([entry]));
     let argument = |argument: Value| {
         entry(json!({ "names": ["read"], "action": "SCMP_ACT_ALLOW", "args": [argument] }))
     };
@@ -121,7 +121,7 @@ fn what_cannot_be_done_is_refused_by_name() {
 #[test]
 fn conditions_hold_together_and_those_on_one_argument_each_for_itself() {
     let with = |args: Value| {
-        allowing(json!([{ "names": ["ioctl"], "action": "SCMP_ACT_ALLOW", "args": args }]))
+        allowing(&json!([{ "names": ["ioctl"], "action": "SCMP_ACT_ALLOW", "args": args }]))
     };
     let argument =
         |index: u8, op: &str, value: u64| json!({ "index": index, "value": value, "op": op });
@@ -144,7 +144,7 @@ fn conditions_hold_together_and_those_on_one_argument_each_for_itself() {
 #[test]
 fn an_entry_without_conditions_decides_alone() {
     let condition = json!([{ "index": 0, "value": 1, "op": "SCMP_CMP_EQ" }]);
-    let profile = allowing(json!([
+    let profile = allowing(&json!([
         { "names": ["chmod"], "action": "SCMP_ACT_LOG", "args": condition },
         { "names": ["chmod"], "action": "SCMP_ACT_ALLOW", "args": null },
         { "names": ["fchmod"], "action": "SCMP_ACT_ERRNO", "args": condition },
@@ -174,7 +174,7 @@ fn entries_hold_by_machine_capabilities_and_kernel() {
         let mut entry = json!({ "names": ["mount"], "action": "SCMP_ACT_ALLOW" });
         entry.as_object_mut().unwrap().extend(conditions.as_object().unwrap().clone());
         let expected = if expected { Action::ALLOW } else { Action::FORBIDDEN };
-        let profile = allowing(json!([entry, { "names": ["statx"], "action": "SCMP_ACT_ALLOW" }]));
+        let profile = allowing(&json!([entry, { "names": ["statx"], "action": "SCMP_ACT_ALLOW" }]));
         check(&profile, capabilities, ("mount", 0), expected);
     }
 }
@@ -182,7 +182,7 @@ fn entries_hold_by_machine_capabilities_and_kernel() {
 #[test]
 fn calls_that_are_newer_than_a_profile_are_unknown_where_the_rest_is_denied() {
     let entry = json!([{ "names": ["statx", "read"], "action": "SCMP_ACT_ALLOW" }]);
-    let profile = allowing(entry.clone());
+    let profile = allowing(&entry);
     check(&profile, 0, ("write", 0), Action::FORBIDDEN);
     check(&profile, 0, ("faccessat2", 0), Action::UNKNOWN);
     let open = json!({ "defaultAction": "SCMP_ACT_LOG", "syscalls": entry });
@@ -237,7 +237,7 @@ fn a_rule_about_a_call_is_also_about_its_second_way() {
     assert_eq!(asked(&denied, "socketcall", 1), Action::FORBIDDEN);
     assert_eq!(asked(&denied, "socketcall", 2), Action::ALLOW);
     assert_eq!(asked(&denied, "ipc", 23 | 1 << 16), Action::FORBIDDEN);
-    let allowed = allowing(json!([
+    let allowed = allowing(&json!([
         { "names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": condition },
         { "names": ["connect"], "action": "SCMP_ACT_ALLOW" },
     ]));
