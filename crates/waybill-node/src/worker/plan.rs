@@ -338,6 +338,11 @@ impl<'a> Planner<'a> {
             && self.is_in_sandbox(unknown)
         {
             self.kill(unknown, KillCause::Unknown);
+            let waiting = Waiting {
+                reason: "ContainerStatusUnknown",
+                message: "the runtime does not know whether the container runs".to_owned(),
+            };
+            self.plan.waiting.insert(name.to_owned(), waiting);
             return;
         }
         let attempt = past::next_attempt(self.pod, container, latest);

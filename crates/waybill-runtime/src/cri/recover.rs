@@ -37,7 +37,8 @@ impl Cri {
         let sandboxes = self.recover_sandboxes()?;
         let mut half_made = self.recover_containers(&sandboxes.unknown)?;
         self.keep_unknown(sandboxes.unknown);
-        half_made.extend(self.strangers());
+        let strangers = self.strangers(&half_made);
+        half_made.extend(strangers);
         self.clear_root_file_systems(self.living(&half_made)).await;
         let clearing = Arc::clone(self).clear_half_made(half_made, sandboxes.half_made);
         // Something in it may hang, and must not keep the others from being served.
@@ -135,10 +136,12 @@ impl Cri {
 
     /// Containers that the engine knows and we do not, after a crash between two steps. Those that it does not understand
     /// are kept.
-    fn strangers(&self) -> Vec<String> {
+    fn strangers(&self, half_made: &BTreeSet<String>) -> Vec<String> {
         let mut strangers = Vec::new();
         for id in self.engine.containers() {
-            if self.store.container(&id).is_ok() || self.store.unknown_container(&id).is_some() {
+            let shown =
+                self.store.container(&id).is_ok() || self.store.unknown_container(&id).is_some();
+            if shown || half_made.contains(&id) {
                 continue;
             }
             match self.engine.state(&id) {

@@ -8,7 +8,7 @@ use waybill_runtime::engine::{
     ContainerRequest, EngineError, NamespaceMode, Namespaces, SandboxRequest,
 };
 
-use crate::lab::{Lab, exec};
+use crate::lab::{Lab, eventually, exec, unified};
 
 fn request(lab: &Lab) -> SandboxRequest {
     SandboxRequest {
@@ -177,5 +177,27 @@ async fn a_sandbox_survives_the_runtime() {
     lab.kill_and_delete("a").await;
     lab.engine().remove_sandbox("pod").await.unwrap();
     assert!(!Path::new(&namespaces.network.unwrap()).exists());
+    lab.close().await;
+}
+
+/// A runtime that is killed in the middle of removing a container leaves its cgroups in some hierarchies. The sandbox above it was
+/// then taken for removed as soon as it was gone from the first of them, and stayed in the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_above_a_container_that_is_half_removed_leaves_no_cgroup() {
+    let Some(lab) = Lab::open().await else { return };
+    let mut parent = request(&lab);
+    parent.cgroup_parent = lab.cgroup.clone();
+    lab.engine().create_sandbox("pod", &parent).await.unwrap();
+    lab.engine().create("box", lab.container("box", &["/bin/true"])).await.unwrap();
+    lab.engine().start("box").await.unwrap();
+    lab.engine().wait("box").await.unwrap();
+    let first = unified().join(lab.cgroup.strip_prefix("/").unwrap()).join("box");
+    for below in ["processes", "sessions", ""] {
+        let removed = || fs::remove_dir(first.join(below)).is_ok();
+        eventually("the kernel lets go of it", removed).await;
+    }
+    lab.engine().remove_sandbox("pod").await.unwrap();
+    lab.engine().delete("box").await.unwrap();
+    lab.engine().remove_sandbox("pod").await.unwrap();
     lab.close().await;
 }

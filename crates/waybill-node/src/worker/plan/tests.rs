@@ -433,8 +433,11 @@ fn what_the_runtime_cannot_tell_of_is_stopped_before_another_starts() {
     check(
         json!({ "containers": containers(&["a"]), "initContainers": init(&["i"]) }),
         &[
-            ("box 0; i#0 lost", "kill i Unknown; keep"),
-            ("box 0; i#0 exit 0@5; a#0 lost", "kill a Unknown; keep"),
+            ("box 0; i#0 lost", "kill i Unknown; keep; wait i ContainerStatusUnknown"),
+            (
+                "box 0; i#0 exit 0@5; a#0 lost",
+                "kill a Unknown; keep; wait a ContainerStatusUnknown",
+            ),
             ("dead 0; box 1; a#0 lost in 0", "keep; start i#0"),
         ],
     );

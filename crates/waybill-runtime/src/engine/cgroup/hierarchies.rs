@@ -75,6 +75,11 @@ impl Hierarchies {
         self.unified.join(path).exists()
     }
 
+    /// Whether the cgroup exists in any hierarchy. One that is being removed goes from one after the other.
+    pub(in crate::engine) fn have(&self, path: &Path) -> bool {
+        self.roots().any(|root| root.join(path).exists())
+    }
+
     /// Whether the unified hierarchy is the only one.
     pub(in crate::engine) fn is_unified(&self) -> bool {
         self.legacy.is_empty()

@@ -204,7 +204,8 @@ fn remove(directory: &Path, id: &str, hierarchies: &Hierarchies) -> io::Result<(
     ignore_missing(fs::remove_dir(pins))?;
     if let Some(file) = file {
         Cgroup::remove_made(hierarchies, &file.made);
-        let left: Vec<_> = file.made.iter().filter(|path| hierarchies.has(path)).cloned().collect();
+        let left: Vec<_> =
+            file.made.iter().filter(|path| hierarchies.have(path)).cloned().collect();
         let own = left.iter().any(|path| Path::new("/").join(path) == file.cgroup_parent);
         if own {
             // Containers that have ended still stand in there; the next removal finds what is left.
