@@ -32,6 +32,9 @@ impl ObjectKey {
     }
 }
 
+/// What a label takes beyond its bytes: two pointers with lengths, and two small allocations.
+const PER_LABEL: usize = 64;
+
 /// One object at one revision.
 #[derive(Clone)]
 pub(crate) struct CachedObject {
@@ -92,6 +95,12 @@ impl CachedObject {
     /// How many bytes [`Self::json`] has.
     pub(crate) fn json_len(&self) -> usize {
         self.stored.len() + self.version.len()
+    }
+
+    /// About how many bytes the object takes in memory.
+    pub(super) fn memory(&self) -> usize {
+        let labels = self.labels.iter().map(|(key, value)| key.len() + value.len() + PER_LABEL);
+        size_of::<Self>() + self.json_len() + labels.sum::<usize>()
     }
 
     /// The document, to be changed.
