@@ -70,7 +70,7 @@ impl ObjectChange {
 
     /// The object that an event of `kind` shows. To whom it leaves the selection it is deleted: it
     /// is shown as they last saw it, at the revision of the change.
-    pub(crate) fn object_as(&self, kind: ChangeKind) -> &CachedObject {
+    pub(crate) fn object_as(&self, kind: ChangeKind) -> &Arc<CachedObject> {
         match (&self.previous, kind) {
             (Some(previous), ChangeKind::Deleted) if self.kind == ChangeKind::Modified => {
                 self.left.get_or_init(|| Arc::new(previous.at(self.revision)))
@@ -115,12 +115,17 @@ pub(crate) fn object_line(kind: ChangeKind, object: &CachedObject) -> Bytes {
 
 fn line(kind: ChangeKind, room: usize, put_object: impl FnOnce(&mut BytesMut)) -> Bytes {
     let mut line = BytesMut::with_capacity(room + 40);
-    line.put_slice(b"{\"type\":\"");
-    line.put_slice(kind.as_str().as_bytes());
-    line.put_slice(b"\",\"object\":");
+    line_head(kind, &mut line);
     put_object(&mut line);
     line.put_slice(b"}\n");
     line.freeze()
+}
+
+/// What comes before the object in the line of an event. After it come a brace and a line break.
+pub(crate) fn line_head(kind: ChangeKind, line: &mut BytesMut) {
+    line.put_slice(b"{\"type\":\"");
+    line.put_slice(kind.as_str().as_bytes());
+    line.put_slice(b"\",\"object\":");
 }
 
 /// First what has happened already, then what happens.
