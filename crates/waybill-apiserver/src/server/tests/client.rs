@@ -202,12 +202,6 @@ impl Lines {
         }
     }
 
-    /// Whether anything comes; the rest of it is not read.
-    pub(super) async fn begins(&mut self) -> bool {
-        let frame = timeout(PATIENCE, self.body.frame()).await.unwrap();
-        frame.is_some_and(|frame| frame.is_ok())
-    }
-
     /// Type and name of the next event.
     pub(super) async fn next_name(&mut self) -> (String, String) {
         let event = self.next().await.unwrap();
