@@ -4,42 +4,45 @@
 //! GET and LIST copy them into their answer; labels and selectable fields stand beside them. Recent changes are kept so that a watch can start in the past; further back it must list
 //! again. A watcher that does not keep up is cut off, since its client can always come back.
 
+mod history;
 mod object;
 mod watcher;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     ops::Bound,
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use waybill_core::id::ResourceVersion;
 
+use self::history::{History, Place};
 pub(crate) use self::{
+    history::HeldBytes,
     object::{CachedObject, ObjectKey},
-    watcher::{ChangeKind, ObjectChange, Told, Watcher, event_line, object_line},
+    watcher::{ChangeKind, ObjectChange, Told, Watcher, event_line, line_head, object_line},
 };
-
-/// Changes kept for watches that start in the past.
-const HISTORY: usize = 4_096;
-
-/// Changes that may wait for one watcher before it is cut off.
-const PENDING: usize = 1_024;
 
 /// All objects of one resource.
 pub(crate) struct Cache {
+    shared: Arc<Shared>,
+}
+
+/// What a cache shares with its watchers.
+struct Shared {
     state: RwLock<State>,
+    /// Woken at each change.
+    changed: watch::Sender<()>,
 }
 
 struct State {
     objects: BTreeMap<ObjectKey, Arc<CachedObject>>,
     /// Everything up to here has been applied, of this resource and of all others.
     revision: ResourceVersion,
-    history: VecDeque<Arc<ObjectChange>>,
-    /// Changes after this revision are all in `history`.
-    complete_after: ResourceVersion,
-    watchers: Vec<mpsc::Sender<Arc<Told>>>,
+    history: History,
+    /// How often all watches were ended; those that began before have no more to come than there is.
+    endings: u64,
 }
 
 /// What a list shows: all as of one revision.
@@ -55,17 +58,21 @@ pub(crate) struct TooOld {
 }
 
 impl Cache {
-    /// A cache that starts with `objects`, as they were at `revision`.
-    pub(crate) fn new(objects: Vec<CachedObject>, revision: ResourceVersion) -> Self {
+    /// A cache that starts with `objects`, as they were at `revision`. What it holds of the past counts in `held`.
+    pub(crate) fn new(
+        objects: Vec<CachedObject>,
+        revision: ResourceVersion,
+        held: &Arc<HeldBytes>,
+    ) -> Self {
         let entry = |object: CachedObject| (object.key.clone(), Arc::new(object));
         let state = State {
             objects: objects.into_iter().map(entry).collect(),
             revision,
-            history: VecDeque::new(),
-            complete_after: revision,
-            watchers: Vec::new(),
+            history: History::after(revision, Arc::clone(held)),
+            endings: 0,
         };
-        Self { state: RwLock::new(state) }
+        let shared = Shared { state: RwLock::new(state), changed: watch::Sender::new(()) };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Applies one change; `None` deletes. Changes come in the order of their revisions, each with one
@@ -79,6 +86,8 @@ impl Cache {
         let mut state = self.write();
         state.apply(key, revision, revision, new);
         state.revision = revision;
+        drop(state);
+        self.shared.changed.send_replace(());
     }
 
     /// Applies all that led to `revision`, in the order given, as one step: nobody sees a part of it.
@@ -94,6 +103,8 @@ impl Cache {
             state.apply(key, revision, deleted_at, new);
         }
         state.revision = state.revision.max(revision);
+        drop(state);
+        self.shared.changed.send_replace(());
     }
 
     /// Notes that nothing else has happened up to `revision`.
@@ -141,11 +152,10 @@ impl Cache {
         keep: impl Fn(&CachedObject) -> bool,
     ) -> Result<Listing, TooOld> {
         let state = self.read();
-        if revision < state.complete_after {
-            return Err(TooOld { oldest: state.complete_after });
-        }
+        state.check(revision)?;
         let mut objects: BTreeMap<&ObjectKey, &Arc<CachedObject>> = state.objects.iter().collect();
-        for change in state.history.iter().rev().take_while(|change| change.revision > revision) {
+        let since = state.history.newest_first().take_while(|change| change.revision > revision);
+        for change in since {
             match &change.previous {
                 Some(previous) => objects.insert(&previous.key, previous),
                 None => objects.remove(&change.object.key),
@@ -162,15 +172,9 @@ impl Cache {
 
     /// The changes after `after`, then those that are yet to come. `after` may be yet to come too.
     pub(crate) fn watch(&self, after: ResourceVersion) -> Result<Watcher, TooOld> {
-        let mut state = self.write();
-        if after < state.complete_after {
-            return Err(TooOld { oldest: state.complete_after });
-        }
-        let past: VecDeque<_> =
-            state.history.iter().filter(|change| change.revision > after).cloned().collect();
-        let (sender, receiver) = mpsc::channel(PENDING);
-        state.watchers.push(sender);
-        Ok(Watcher::new(after, past, receiver))
+        let state = self.read();
+        state.check(after)?;
+        Ok(self.watcher(&state, after, state.history.place_after(after)))
     }
 
     /// The objects for which `keep` holds, as they are now, and all changes from now on, without a gap
@@ -179,12 +183,10 @@ impl Cache {
         &self,
         keep: impl Fn(&CachedObject) -> bool,
     ) -> (Listing, Watcher) {
-        let mut state = self.write();
+        let state = self.read();
         let objects = state.objects.values().filter(|object| keep(object)).cloned().collect();
         let listing = Listing { objects, revision: state.revision };
-        let (sender, receiver) = mpsc::channel(PENDING);
-        state.watchers.push(sender);
-        let watcher = Watcher::new(listing.revision, VecDeque::new(), receiver);
+        let watcher = self.watcher(&state, listing.revision, state.history.end());
         (listing, watcher)
     }
 
@@ -195,16 +197,27 @@ impl Cache {
 
     /// Ends every watch, so that clients come back to another server.
     pub(crate) fn end_watches(&self) {
-        self.write().watchers.clear();
+        self.write().endings += 1;
+        self.shared.changed.send_replace(());
     }
 
-    // A panic while the lock was held left the maps usable: each step leaves them whole.
+    fn watcher(&self, state: &State, after: ResourceVersion, place: u64) -> Watcher {
+        Watcher::new(Arc::clone(&self.shared), state.endings, after, place)
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.shared.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.shared.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    // A panic while the lock was held left the maps usable: each step leaves them whole.
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -222,15 +235,13 @@ impl State {
             None => self.objects.remove(&key),
         };
         let Some(change) = ObjectChange::between(old, new, revision, deleted_at) else { return };
-        let change = Arc::new(change);
-        let told = Arc::new(Told::new(Arc::clone(&change)));
-        self.watchers.retain(|watcher| watcher.try_send(Arc::clone(&told)).is_ok());
-        if self.history.len() >= HISTORY
-            && let Some(forgotten) = self.history.pop_front()
-        {
-            self.complete_after = forgotten.revision;
-        }
-        self.history.push_back(change);
+        self.history.push(Arc::new(change));
+    }
+
+    /// Whether all that happened after `revision` is known.
+    fn check(&self, revision: ResourceVersion) -> Result<(), TooOld> {
+        let oldest = self.history.complete_after();
+        if revision < oldest { Err(TooOld { oldest }) } else { Ok(()) }
     }
 }
 

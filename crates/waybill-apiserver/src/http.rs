@@ -7,7 +7,7 @@ mod in_flight;
 
 pub(crate) use self::{
     answer::{Answer, AnswerBody, PIECE, WORTH_COMPRESSING, compress},
-    body::{Body, keeping, read_body},
+    body::{Body, BodyError, keeping, read_body},
     connection::{Connection, Listener, Patience, Service},
     in_flight::{InFlight, InFlightRequest, RequestKind},
 };

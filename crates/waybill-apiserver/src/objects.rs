@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use waybill_core::{chain::Chain, id::ResourceVersion};
 
 use crate::{
-    cache::{Cache, CachedObject, ObjectKey},
+    cache::{Cache, CachedObject, HeldBytes, ObjectKey},
     document::{metadata, remove_metadata, to_bytes},
     registry::{RESOURCES, Resource, find},
     store::{Change, Event, Expected, Snapshot, Store, StoreError, Stored, Write, WriteError},
@@ -79,6 +79,7 @@ impl Objects {
         let snapshot = store.list(ROOT).await?;
         let revision = snapshot.revision;
         let mut found = by_prefix(snapshot);
+        let held = Arc::new(HeldBytes::default());
         let caches = RESOURCES
             .iter()
             .filter(|resource| resource.is_stored() && std::ptr::eq(resource.storage(), *resource))
@@ -91,7 +92,8 @@ impl Objects {
                 for object in &objects {
                     observe(&*observer, resource, None, Some(object));
                 }
-                Entry { resource, prefix: resource.prefix(), cache: Cache::new(objects, revision) }
+                let cache = Cache::new(objects, revision, &held);
+                Entry { resource, prefix: resource.prefix(), cache }
             })
             .collect();
         Ok(Self { store, caches, applied: watch::Sender::new(revision), observer })

@@ -1,5 +1,6 @@
 //! The verbs that only look: `get`, `list` and `watch`, all from the caches.
 
+mod event;
 mod from;
 mod list;
 mod pages;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use waybill_api::status::Status;
 
 pub(crate) use self::{
+    event::EventRoom,
     from::From,
     pages::Pages,
     view::View,
@@ -29,6 +31,7 @@ use crate::{
 pub(crate) struct Reader {
     pub(crate) objects: Arc<Objects>,
     pub(crate) pages: Pages,
+    pub(crate) room: EventRoom,
 }
 
 impl Reader {

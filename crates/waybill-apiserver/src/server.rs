@@ -47,7 +47,7 @@ use crate::{
     objects::Objects,
     pki::{Pki, PkiConfig, tls::server_config},
     proxy::{NodeProxy, ProxyLimits, address::NodeAddressType, session::SessionSigner},
-    read::{Pages, Reader},
+    read::{EventRoom, Pages, Reader},
     registry::Resource,
     rest::{Clock, Rest},
     token_objects::TokenObjects,
@@ -233,7 +233,11 @@ impl Server {
         metrics.register(|registry| objects.register(registry));
         let recorder = Arc::new(recorder(&config, &audit_metrics, &clock)?);
         let api = Arc::new(Api {
-            reader: Reader { objects: Arc::clone(&objects), pages: Pages::default() },
+            reader: Reader {
+                objects: Arc::clone(&objects),
+                pages: Pages::default(),
+                room: EventRoom::default(),
+            },
             rest: Rest {
                 objects: Arc::clone(&objects),
                 admission: Admission {

@@ -32,6 +32,9 @@ impl ObjectKey {
     }
 }
 
+/// What a label takes beyond its bytes: two pointers with lengths, and two small allocations.
+const PER_LABEL: usize = 64;
+
 /// One object at one revision.
 #[derive(Clone)]
 pub(crate) struct CachedObject {
@@ -89,9 +92,27 @@ impl CachedObject {
         to.put_slice(after);
     }
 
+    /// Appends at most `most` bytes of what [`Self::json`] returns, after the first `skipped`.
+    pub(crate) fn put_json_part(&self, mut skipped: usize, mut most: usize, to: &mut BytesMut) {
+        let (before, after) = self.stored.split_at_checked(self.version_at).unwrap_or_default();
+        for part in [before, self.version.as_bytes(), after] {
+            let rest = part.get(skipped..).unwrap_or_default();
+            skipped = skipped.saturating_sub(part.len());
+            let taken = rest.get(..most).unwrap_or(rest);
+            most -= taken.len();
+            to.put_slice(taken);
+        }
+    }
+
     /// How many bytes [`Self::json`] has.
     pub(crate) fn json_len(&self) -> usize {
         self.stored.len() + self.version.len()
+    }
+
+    /// About how many bytes the object takes in memory.
+    pub(super) fn memory(&self) -> usize {
+        let labels = self.labels.iter().map(|(key, value)| key.len() + value.len() + PER_LABEL);
+        size_of::<Self>() + self.json_len() + labels.sum::<usize>()
     }
 
     /// The document, to be changed.
@@ -169,6 +190,13 @@ mod tests {
         let object = CachedObject::new("pods", bytes.clone(), 7.into()).unwrap();
         assert_eq!(object.json(), shown);
         assert_eq!(object.json().len(), object.json_len());
+        for size in [1, 5, 16, shown.len()] {
+            let mut whole = BytesMut::new();
+            for skipped in (0..shown.len()).step_by(size) {
+                object.put_json_part(skipped, size, &mut whole);
+            }
+            assert_eq!(whole, shown, "in parts of {size}");
+        }
         assert_eq!(object.document(), serde_json::from_str::<Value>(shown).unwrap());
         assert_eq!(object.stored.as_ptr() == bytes.as_ptr(), held_once, "{stored}");
         let later = object.at(12.into());

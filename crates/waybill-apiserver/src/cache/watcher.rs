@@ -1,16 +1,13 @@
 //! Changes on their way to one watch.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::FutureExt;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use waybill_core::id::ResourceVersion;
 
-use super::object::CachedObject;
+use super::{Place, Shared, object::CachedObject};
 
 /// What happened to an object, as one watch sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +70,7 @@ impl ObjectChange {
 
     /// The object that an event of `kind` shows. To whom it leaves the selection it is deleted: it
     /// is shown as they last saw it, at the revision of the change.
-    pub(crate) fn object_as(&self, kind: ChangeKind) -> &CachedObject {
+    pub(crate) fn object_as(&self, kind: ChangeKind) -> &Arc<CachedObject> {
         match (&self.previous, kind) {
             (Some(previous), ChangeKind::Deleted) if self.kind == ChangeKind::Modified => {
                 self.left.get_or_init(|| Arc::new(previous.at(self.revision)))
@@ -118,39 +115,59 @@ pub(crate) fn object_line(kind: ChangeKind, object: &CachedObject) -> Bytes {
 
 fn line(kind: ChangeKind, room: usize, put_object: impl FnOnce(&mut BytesMut)) -> Bytes {
     let mut line = BytesMut::with_capacity(room + 40);
-    line.put_slice(b"{\"type\":\"");
-    line.put_slice(kind.as_str().as_bytes());
-    line.put_slice(b"\",\"object\":");
+    line_head(kind, &mut line);
     put_object(&mut line);
     line.put_slice(b"}\n");
     line.freeze()
 }
 
+/// What comes before the object in the line of an event. After it come a brace and a line break.
+pub(crate) fn line_head(kind: ChangeKind, line: &mut BytesMut) {
+    line.put_slice(b"{\"type\":\"");
+    line.put_slice(kind.as_str().as_bytes());
+    line.put_slice(b"\",\"object\":");
+}
+
 /// First what has happened already, then what happens.
 pub(crate) struct Watcher {
+    cache: Arc<Shared>,
+    changed: watch::Receiver<()>,
+    /// How often all watches had been ended when this one began.
+    endings: u64,
     after: ResourceVersion,
-    past: VecDeque<Arc<ObjectChange>>,
-    live: mpsc::Receiver<Arc<Told>>,
+    /// Where in the history the next change is, or will be.
+    place: u64,
 }
 
 impl Watcher {
     pub(super) fn new(
+        cache: Arc<Shared>,
+        endings: u64,
         after: ResourceVersion,
-        past: VecDeque<Arc<ObjectChange>>,
-        live: mpsc::Receiver<Arc<Told>>,
+        place: u64,
     ) -> Self {
-        Self { after, past, live }
+        let changed = cache.changed.subscribe();
+        Self { cache, changed, endings, after, place }
     }
 
     /// The next change; `None` when this watcher was cut off.
     pub(crate) async fn next(&mut self) -> Option<Arc<Told>> {
         loop {
-            let told = match self.past.pop_front() {
-                Some(change) => Arc::new(Told::new(change)),
-                None => self.live.recv().await?,
+            // Noted before the look, so that what comes after it wakes.
+            self.changed.mark_unchanged();
+            let (place, ended) = {
+                let state = self.cache.read();
+                (state.history.at(self.place), state.endings != self.endings)
             };
-            if told.change.revision > self.after {
-                return Some(told);
+            match place {
+                Place::Change(told) => {
+                    self.place += 1;
+                    if told.change.revision > self.after {
+                        return Some(told);
+                    }
+                }
+                Place::Ahead if !ended => self.changed.changed().await.ok()?,
+                Place::Ahead | Place::Forgotten => return None,
             }
         }
     }

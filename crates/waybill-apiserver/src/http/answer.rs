@@ -4,12 +4,12 @@ use std::io::Write;
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 use waybill_api::status::Status;
 
-use super::body::{Body, stream_body, whole_body};
+use super::body::{Body, BodyError, stream_body, whole_body};
 
 /// What is sent back.
 pub(crate) struct Answer {
@@ -63,7 +63,9 @@ impl Answer {
         }
     }
 
-    pub(crate) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+    pub(crate) fn stream(
+        pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
+    ) -> Self {
         let empty = Self::json(StatusCode::OK, Bytes::new());
         Self { body: AnswerBody::Stream(stream_body(pieces)), ..empty }
     }
@@ -84,7 +86,7 @@ impl Answer {
     pub(crate) fn into_response(self, audit_id: &str) -> Response<Body> {
         let body = match self.body {
             AnswerBody::Bytes(bytes) => whole_body(bytes),
-            AnswerBody::Pieces(pieces) => stream_body(stream::iter(pieces)),
+            AnswerBody::Pieces(pieces) => stream_body(stream::iter(pieces).map(Ok)),
             AnswerBody::Stream(body) => body,
         };
         let mut response = Response::new(body);

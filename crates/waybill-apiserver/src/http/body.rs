@@ -30,10 +30,11 @@ pub(crate) fn whole_body(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(never).boxed_unsync()
 }
 
-/// A body that comes in pieces, as long as there are any.
-pub(crate) fn stream_body(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-    let frames = pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
-    StreamBody::new(frames).map_err(never).boxed_unsync()
+/// A body that comes in pieces, as long as there are any, or breaks off.
+pub(crate) fn stream_body(
+    pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
+) -> Body {
+    StreamBody::new(pieces.map(|piece| piece.map(Frame::data))).boxed_unsync()
 }
 
 /// Reads the whole body of a request, for which the client has as long as `patience`.

@@ -1,6 +1,10 @@
 //! `watch`: one line per change, until the time is up or the client is gone.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::{Stream, future::Either, stream};
@@ -10,12 +14,14 @@ use waybill_api::status::Status;
 use waybill_core::id::ResourceVersion;
 
 use super::{
-    From, Reader, Selection,
+    EventRoom, From, Reader, Selection,
+    event::{PIECE, Unsent},
     view::{Form, View, is_stored_form},
 };
 use crate::{
     cache::{Cache, CachedObject, ChangeKind, Told, Watcher, event_line, object_line},
     document::put,
+    http::BodyError,
     objects::Objects,
     query::Query,
     registry::Resource,
@@ -62,16 +68,16 @@ pub(crate) async fn watch_lines(
     options: WatchOptions,
     view: View,
     clock: Clock,
-) -> Result<impl Stream<Item = Bytes> + Send + use<>, Status> {
+) -> Result<impl Stream<Item = Result<Bytes, BodyError>> + Send + use<>, Status> {
     let cache = reader.cache(resource)?;
     let (initial, watcher) = match start(reader, cache, &options).await {
         Ok(started) => started,
         // As upstream, the stream begins and its one event is the error: some clients list anew
         // only if they are told so in this way.
-        Err(refusal) => return Ok(Either::Left(stream::iter([error_line(&refusal)]))),
+        Err(refusal) => return Ok(Either::Left(stream::iter([Ok(error_line(&refusal))]))),
     };
     let (seen, initial) = match initial {
-        Some(listing) => (listing.revision, listing.objects),
+        Some(listing) => (listing.revision, listing.objects.iter().map(Arc::downgrade).collect()),
         None => (ResourceVersion::from(0), Vec::new()),
     };
     let deadline = Instant::now() + options.lifetime;
@@ -84,14 +90,18 @@ pub(crate) async fn watch_lines(
         clock,
         watcher,
         initial: initial.into_iter(),
+        unsent: None,
+        room: reader.room.clone(),
         end_of_initial: told_end.then_some(seen),
         deadline,
         alarm: Box::pin(sleep_until(alarm)),
         selection: options.selection,
     };
-    Ok(Either::Right(stream::unfold(lines, |mut lines| async move {
-        let line = lines.next().await?;
-        Some((line, lines))
+    Ok(Either::Right(stream::unfold(Some(lines), |lines| async move {
+        let mut lines = lines?;
+        let piece = lines.next().await?;
+        let goes_on = piece.is_ok();
+        Some((piece, goes_on.then_some(lines)))
     })))
 }
 
@@ -125,7 +135,10 @@ struct Lines {
     view: View,
     clock: Clock,
     watcher: Watcher,
-    initial: std::vec::IntoIter<Arc<CachedObject>>,
+    /// Those that are gone by the time they are sent end the watch: so much has changed meanwhile.
+    initial: std::vec::IntoIter<Weak<CachedObject>>,
+    unsent: Option<Unsent>,
+    room: EventRoom,
     /// The revision of the initial objects, until their end has been said.
     end_of_initial: Option<ResourceVersion>,
     deadline: Instant,
@@ -134,14 +147,21 @@ struct Lines {
 }
 
 impl Lines {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+        if let Some(unsent) = self.unsent.take() {
+            let next = unsent.next().map(|(piece, rest)| {
+                self.unsent = rest;
+                piece
+            });
+            return Some(next.map_err(BodyError::from));
+        }
         if let Some(object) = self.initial.next() {
-            return Some(self.line(ChangeKind::Added, &object));
+            return self.event(ChangeKind::Added, &object.upgrade()?).map(Ok);
         }
         // A watch lasts long after its first list; the list need not.
         self.initial = Vec::new().into_iter();
         if let Some(revision) = self.end_of_initial.take() {
-            return Some(self.bookmark(revision, true));
+            return Some(Ok(self.bookmark(revision, true)));
         }
         loop {
             let told = tokio::select! {
@@ -160,29 +180,46 @@ impl Lines {
                             if reached <= self.watcher.after() {
                                 continue;
                             }
-                            return Some(self.bookmark(reached, false));
+                            return Some(Ok(self.bookmark(reached, false)));
                         }
                     }
                 }
             };
             if let Some(kind) = told.change.as_seen(|object| self.selection.keeps(object)) {
-                return Some(self.told_line(kind, &told));
+                return self.told_event(kind, &told).map(Ok);
             }
         }
     }
 
-    fn told_line(&self, kind: ChangeKind, told: &Told) -> Bytes {
-        match self.view.form {
-            Form::Object if is_stored_form(self.resource) => told.line(kind),
-            _ => self.line(kind, told.change.object_as(kind)),
+    fn told_event(&mut self, kind: ChangeKind, told: &Told) -> Option<Bytes> {
+        let object = told.change.object_as(kind);
+        if self.is_as_stored() && object.json_len() <= PIECE {
+            return Some(told.line(kind));
         }
+        self.event(kind, object)
     }
 
-    fn line(&self, kind: ChangeKind, object: &CachedObject) -> Bytes {
-        match self.view.form {
-            Form::Object if is_stored_form(self.resource) => object_line(kind, object),
-            _ => event_line(kind, &self.view.object(self.resource, object, (self.clock)())),
+    /// The event, or its first piece; nothing if there is no room for the others.
+    fn event(&mut self, kind: ChangeKind, object: &Arc<CachedObject>) -> Option<Bytes> {
+        if !self.is_as_stored() {
+            let line = event_line(kind, &self.view.object(self.resource, object, (self.clock)()));
+            if line.len() <= PIECE {
+                return Some(line);
+            }
+            let (piece, rest) = Unsent::line(line, &self.room)?.next().ok()?;
+            self.unsent = rest;
+            return Some(piece);
         }
+        if object.json_len() <= PIECE {
+            return Some(object_line(kind, object));
+        }
+        let (piece, rest) = Unsent::object(kind, object);
+        self.unsent = Some(rest);
+        Some(piece)
+    }
+
+    fn is_as_stored(&self) -> bool {
+        self.view.form == Form::Object && is_stored_form(self.resource)
     }
 
     fn bookmark(&self, revision: ResourceVersion, end_of_initial: bool) -> Bytes {

@@ -105,6 +105,32 @@ async fn an_object_that_leaves_the_selection_is_deleted_for_its_watcher() {
     assert_eq!(watch.next_name().await, pair("ADDED", "a"));
 }
 
+/// Events that go in pieces are whole, at the beginning and later, and so is what follows them.
+#[tokio::test]
+async fn large_events_are_whole() {
+    let server = TestServer::start().await;
+    let large = |letter: &str| json!({"annotations": {"a": letter.repeat(100_000)}});
+    let version = server.create("a", &json!({})).await;
+    let patch = |letter: &str| json!({"metadata": large(letter)}).to_string();
+    let path = format!("{LEASES}/a");
+    let merge = "application/merge-patch+json";
+    let reply = server.send_as("admin", "PATCH", &path, merge, patch("x")).await;
+    assert_eq!(reply.code, 200, "{reply:?}");
+    let mut first = server.watch(&format!("{LEASES}?watch=1")).await;
+    let mut later = server.watch(&format!("{LEASES}?watch=1&resourceVersion={version}")).await;
+    let reply = server.send_as("admin", "PATCH", &path, merge, patch("y")).await;
+    assert_eq!(reply.code, 200, "{reply:?}");
+    server.create("b", &json!({})).await;
+    for (watch, kind) in [(&mut first, "ADDED"), (&mut later, "MODIFIED")] {
+        for (kind, letter) in [(kind, "x"), ("MODIFIED", "y")] {
+            let event = watch.next().await.unwrap();
+            assert_eq!(event["type"], kind);
+            assert_eq!(event["object"]["metadata"]["annotations"], large(letter)["annotations"]);
+        }
+        assert_eq!(watch.next_name().await, pair("ADDED", "b"));
+    }
+}
+
 #[tokio::test]
 async fn watches_end_cleanly_when_the_server_stops() {
     let server = TestServer::start().await;
