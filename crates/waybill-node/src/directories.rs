@@ -73,6 +73,11 @@ impl Directories {
         container: &str,
         attempt: u32,
     ) -> PathBuf {
-        self.pod(uid).join("containers").join(container).join(attempt.to_string())
+        self.termination_messages(uid, container).join(attempt.to_string())
+    }
+
+    /// Where all instances of one container leave it.
+    pub(crate) fn termination_messages(&self, uid: &PodUid, container: &str) -> PathBuf {
+        self.pod(uid).join("containers").join(container)
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerStatus, EphemeralContainer, Lifecycle, PodSpec, SecurityContext,
-    VolumeMount,
+    Container, ContainerRestartRule, ContainerStatus, EphemeralContainer, Lifecycle, PodSpec,
+    SecurityContext, VolumeMount,
 };
 use serde::de::Error;
 use serde_json::Value;
@@ -273,6 +273,25 @@ impl<'p> ContainerRef<'p> {
         }
     }
 
+    /// Whether it starts again once it has ended with `code`: the first of its rules that fits decides, and then its policy.
+    pub(crate) fn restarts_after(&self, pod: &Pod, code: i32) -> bool {
+        if self.kind == ContainerKind::Init && !self.is_sidecar() && code == 0 {
+            // Init containers end once they succeed, whatever else is said.
+            return false;
+        }
+        let ContainerSpec::Usual(container) = self.container else { return false };
+        let mut rules = container.restart_policy_rules.iter().flatten();
+        // As with kubelets, rules without a policy beside them do not count; API servers refuse them.
+        if container.restart_policy.is_some() && rules.any(|rule| fits(rule, code)) {
+            return true;
+        }
+        match self.restart_policy(pod) {
+            RestartPolicy::Always => true,
+            RestartPolicy::Never => false,
+            RestartPolicy::OnFailure => code != 0,
+        }
+    }
+
     /// A digest of what cannot change while a container runs. As with kubelets that is the image:
     /// all else is fixed by the API server, or can be changed in place.
     pub(crate) fn spec_hash(&self) -> String {
@@ -339,6 +358,18 @@ impl<'p> ContainerRef<'p> {
             ContainerSpec::Usual(_) => None,
         }
     }
+}
+
+/// The only action is to restart; the node does not take pods with others.
+fn fits(rule: &ContainerRestartRule, code: i32) -> bool {
+    rule.exit_codes.as_ref().is_some_and(|codes| {
+        let named = codes.values.iter().flatten().any(|value| *value == code);
+        match codes.operator.as_str() {
+            "In" => named,
+            "NotIn" => !named,
+            _ => false,
+        }
+    })
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ impl Volumes {
             let Some(limit) = empty_dir::disk_limit(source) else { continue };
             let directory = self.directories.volume(pod.uid(), kind.word(), &volume.name);
             // One that cannot be measured may have gone just now.
-            let used = blocking(move || usage::bytes(&directory)).await.unwrap_or(0);
+            let used = bytes(directory).await.unwrap_or(0);
             if used > limit.bytes {
                 return Some(Oversized { volume: volume.name.clone(), limit: limit.text });
             }
@@ -231,7 +231,11 @@ impl Volumes {
     }
 }
 
-/// Runs what may wait for a disk.
+/// What all below a directory takes on its disk, as [`usage`] counts it.
+pub(crate) async fn bytes(directory: PathBuf) -> Result<u64, VolumeFault> {
+    blocking(move || usage::bytes(&directory)).await
+}
+
 /// Makes a directory that is a file system in memory, for what must not reach a disk.
 pub(crate) fn make_memory(directory: &Path) -> Result<(), VolumeFault> {
     mount::make_directory(directory)?;
@@ -243,6 +247,7 @@ pub(crate) fn has_memory(directory: &Path) -> bool {
     mount::is_mounted(directory).unwrap_or(false)
 }
 
+/// Runs what may wait for a disk.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, VolumeFault> + Send + 'static,
 ) -> Result<T, VolumeFault> {

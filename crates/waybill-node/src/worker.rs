@@ -9,6 +9,7 @@
 //! Workers do not know one another. Each is woken when its pod changes, when the runtime or a probe has
 //! news of it, and when a pause is over.
 
+mod admission;
 mod back_off;
 mod cgroup;
 mod end;

@@ -4,15 +4,15 @@ use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use tokio::time::timeout;
 use tonic::{Code, Response, Status};
-use waybill_core::chain::Chain;
+use waybill_core::{chain::Chain, id::PodUid};
 use waybill_proto::cri::{
     Container, ContainerConfig, ContainerFilter, ContainerState, ContainerStateValue,
-    ContainerStatus, ContainerStatusRequest, CreateContainerRequest, Image, ImageFsInfoRequest,
-    ImageSpec, ImageStatusRequest, ListContainersRequest, ListImagesRequest, ListPodSandboxRequest,
-    PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, PodSandboxStatusRequest,
-    PullImageRequest, RemoveContainerRequest, RemoveImageRequest, RemovePodSandboxRequest,
-    ReopenContainerLogRequest, RunPodSandboxRequest, StartContainerRequest, StopContainerRequest,
-    StopPodSandboxRequest,
+    ContainerStatsFilter, ContainerStatus, ContainerStatusRequest, CreateContainerRequest, Image,
+    ImageFsInfoRequest, ImageSpec, ImageStatusRequest, ListContainerStatsRequest,
+    ListContainersRequest, ListImagesRequest, ListPodSandboxRequest, PodSandbox, PodSandboxConfig,
+    PodSandboxFilter, PodSandboxStatus, PodSandboxStatusRequest, PullImageRequest,
+    RemoveContainerRequest, RemoveImageRequest, RemovePodSandboxRequest, ReopenContainerLogRequest,
+    RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
 };
 
 use super::{Runtime, image::FoundImage, labels};
@@ -113,6 +113,20 @@ impl Runtime {
     pub(crate) async fn remove(&self, id: &str) -> Result<()> {
         let request = RemoveContainerRequest { container_id: id.to_owned() };
         unless_gone(within(MAKE, self.containers().remove_container(request)).await).map(drop)
+    }
+
+    /// What each container of a pod that runs has written beside its volumes, in bytes, by its name.
+    pub(crate) async fn writable_layers(&self, uid: &PodUid) -> Result<BTreeMap<String, u64>> {
+        let label_selector = selector(Some(uid.as_str()));
+        let filter = ContainerStatsFilter { label_selector, ..Default::default() };
+        let request = ListContainerStatsRequest { filter: Some(filter) };
+        let answer = within(MAKE, self.containers().list_container_stats(request)).await?;
+        let layers = answer.stats.into_iter().filter_map(|stats| {
+            let mut attributes = stats.attributes?;
+            let name = attributes.labels.remove(labels::CONTAINER_NAME)?;
+            Some((name, stats.writable_layer?.used_bytes?.value))
+        });
+        Ok(layers.collect())
     }
 
     /// The container writes its log to a new file, if the old one has another name by now.

@@ -5,7 +5,7 @@ use k8s_openapi::{
     api::core::v1::Container, apimachinery::pkg::api::resource::Quantity as ApiQuantity,
 };
 use waybill_core::quantity::Quantity;
-use waybill_proto::cri::LinuxContainerResources;
+use waybill_proto::cri::{HugepageLimit, LinuxContainerResources};
 
 use crate::{pod::Pod, status::qos};
 
@@ -49,8 +49,25 @@ pub(super) fn resources(
         cpu_quota: if cpu_limit > 0 { quota(cpu_limit) } else { 0 },
         memory_limit_in_bytes: limit(container, "memory").map_or(0, Quantity::value),
         oom_score_adj: oom_score(pod, container, capacity),
+        hugepage_limits: huge_pages(container),
         ..LinuxContainerResources::default()
     }
+}
+
+/// Limits of huge pages, by the names that cgroups have for their sizes, such as `2MB`.
+fn huge_pages(container: &Container) -> Vec<HugepageLimit> {
+    let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    let pages = limits.into_iter().flatten().filter_map(|(name, amount)| {
+        let size = Quantity::parse(name.strip_prefix("hugepages-")?).ok()?.value();
+        let page_size = match size {
+            size if size % (1 << 30) == 0 => format!("{}GB", size >> 30),
+            size if size % (1 << 20) == 0 => format!("{}MB", size >> 20),
+            size => format!("{}KB", size >> 10),
+        };
+        let limit = u64::try_from(quantity(Some(amount))?.value()).ok()?;
+        Some(HugepageLimit { page_size, limit })
+    });
+    pages.collect()
 }
 
 /// What all containers of a pod may use together.
@@ -215,6 +232,15 @@ mod tests {
             of(json!({ "requests": { "memory": "8Gi" } })),
             (Qos::Burstable, [2, 0, 0, 0, 3])
         );
+    }
+
+    #[test]
+    fn huge_pages_are_limited_by_their_size() {
+        let limits = json!({ "hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi", "cpu": "1" });
+        let pod = with(json!({ "limits": limits }));
+        let found = resources(&pod, &pod.spec().containers[0], 1 << 30).hugepage_limits;
+        let found: Vec<_> = found.iter().map(|it| (it.page_size.as_str(), it.limit)).collect();
+        assert_eq!(found, [("1GB", 1 << 30), ("2MB", 4 << 20)]);
     }
 
     fn whole(spec: Value) -> (i64, Option<i64>, Option<i64>) {

@@ -66,7 +66,7 @@ impl<'p> ResourcePath<'p> {
         node: &NodeFacts,
     ) -> Result<String, ResourceError> {
         match self.container {
-            "" => self.of(asking, node),
+            "" => self.of(pod, asking, node),
             name => self.by_name(pod, name, node),
         }
     }
@@ -83,10 +83,15 @@ impl<'p> ResourcePath<'p> {
     fn by_name(&self, pod: &Pod, name: &str, node: &NodeFacts) -> Result<String, ResourceError> {
         let container = pod.containers().find(|container| container.name() == name);
         let missing = || ResourceError::Container { container: name.to_owned() };
-        self.of(container.ok_or_else(missing)?, node)
+        self.of(pod, container.ok_or_else(missing)?, node)
     }
 
-    fn of(&self, container: ContainerRef<'_>, node: &NodeFacts) -> Result<String, ResourceError> {
+    fn of(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        node: &NodeFacts,
+    ) -> Result<String, ResourceError> {
         let none = ResourceRequirements::default();
         let resources = match container.container {
             ContainerSpec::Ephemeral(container) => container.resources.as_ref(),
@@ -95,7 +100,10 @@ impl<'p> ResourcePath<'p> {
         let resources = resources.unwrap_or(&none);
         let limit = self.amount(resources.limits.as_ref())?;
         let amount = match self.bound {
-            Bound::Limit => limit.or_else(|| node.allocatable.get(self.resource).copied()),
+            Bound::Limit => match limit.or(self.amount(limits_of_whole(pod))?) {
+                Some(limit) => Some(limit),
+                None => node.allocatable.get(self.resource).copied(),
+            },
             // What the API server would have filled in, for pods that it has not seen.
             Bound::Request => self.amount(resources.requests.as_ref())?.or(limit),
         };
@@ -126,6 +134,11 @@ impl<'p> ResourcePath<'p> {
         let (amount, divisor) = (i128::from(amount), i128::from(divisor.max(1)));
         amount.div_euclid(divisor) + i128::from(amount.rem_euclid(divisor) != 0)
     }
+}
+
+/// What all containers of a pod may use together is the most that one of them can.
+fn limits_of_whole(pod: &Pod) -> Option<&BTreeMap<String, Text>> {
+    pod.spec().resources.as_ref()?.limits.as_ref()
 }
 
 /// Why a resource has no value; the texts are those of kubelets.
@@ -185,6 +198,22 @@ mod tests {
         check("free", "limits.memory", "1Gi", "4");
         check("app", "limits.ephemeral-storage", "1Gi", "10");
         check("free", "limits.hugepages-2Mi", "1", "0");
+    }
+
+    #[test]
+    fn the_limit_of_the_whole_pod_comes_before_that_of_the_node() {
+        let pod = pod(json!({
+            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
+            "containers": [{"name": "app", "resources": {"limits": {"cpu": "500m"}}}],
+        }));
+        let check = |resource: &str, expected: &str| {
+            let path = ResourcePath::new("app", resource, Quantity::parse("1m").unwrap()).unwrap();
+            assert_eq!(path.look_up_named(&pod, &node()).unwrap(), expected, "{resource}");
+        };
+        check("limits.cpu", "500");
+        check("limits.memory", "1073741824");
+        check("limits.ephemeral-storage", "10737418240");
+        check("requests.memory", "0");
     }
 
     /// The API server fills requests in from limits; pods from files have not been there.

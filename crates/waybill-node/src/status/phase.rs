@@ -58,14 +58,16 @@ struct Tally {
     running: u32,
     stopped: u32,
     succeeded: u32,
+    /// Of those that stopped, the ones that start again.
+    restarting: u32,
     init_pending: u32,
+    /// For good.
     init_failed: u32,
 }
 
 fn phase(pod: &Pod, status: &PodStatus, is_final: bool) -> &'static str {
     let tally = tally(pod, status);
-    let policy = pod.spec().restart_policy.as_deref().unwrap_or("Always");
-    if tally.init_failed > 0 && policy == "Never" {
+    if tally.init_failed > 0 {
         return FAILED;
     }
     if tally.init_pending > 0 || tally.waiting > 0 {
@@ -77,20 +79,11 @@ fn phase(pod: &Pod, status: &PodStatus, is_final: bool) -> &'static str {
     if tally.stopped == 0 {
         return PENDING;
     }
-    let all_succeeded = tally.stopped == tally.succeeded;
-    match policy {
-        _ if is_final && pod.origin() == PodOrigin::ApiServer => {
-            if all_succeeded {
-                SUCCEEDED
-            } else {
-                FAILED
-            }
-        }
-        "Never" if !all_succeeded => FAILED,
-        "Never" | "OnFailure" if all_succeeded => SUCCEEDED,
-        // All of them start again soon.
-        _ => RUNNING,
+    let is_final = is_final && pod.origin() == PodOrigin::ApiServer;
+    if tally.restarting > 0 && !is_final {
+        return RUNNING;
     }
+    if tally.stopped == tally.succeeded { SUCCEEDED } else { FAILED }
 }
 
 fn tally(pod: &Pod, status: &PodStatus) -> Tally {
@@ -104,12 +97,13 @@ fn tally(pod: &Pod, status: &PodStatus) -> Tally {
         };
         let found = list.iter().flatten().find(|status| status.name == container.name());
         let (state, last) = states(found, &nothing);
+        let restarts = |code| container.restarts_after(pod, code);
         if container.kind == ContainerKind::Regular {
-            tally.add_regular(state, last);
+            tally.add_regular(state, last, restarts);
         } else if container.is_sidecar() {
             tally.running += u32::from(state.running.is_some());
         } else {
-            tally.add_init(state, last);
+            tally.add_init(state, last, restarts);
         }
     }
     tally
@@ -125,26 +119,38 @@ fn states<'a>(
 }
 
 impl Tally {
-    fn add_regular(&mut self, state: &ContainerState, last: &ContainerState) {
+    fn add_regular(
+        &mut self,
+        state: &ContainerState,
+        last: &ContainerState,
+        restarts: impl Fn(i32) -> bool,
+    ) {
         if state.running.is_some() {
             self.running += 1;
         } else if let Some(end) = &state.terminated {
             self.stopped += 1;
             self.succeeded += u32::from(end.exit_code == 0);
-        } else if last.terminated.is_some() {
+            self.restarting += u32::from(restarts(end.exit_code));
+        } else if let Some(end) = &last.terminated {
             self.stopped += 1;
+            self.restarting += u32::from(restarts(end.exit_code));
         } else {
             self.waiting += 1;
         }
     }
 
-    fn add_init(&mut self, state: &ContainerState, last: &ContainerState) {
+    fn add_init(
+        &mut self,
+        state: &ContainerState,
+        last: &ContainerState,
+        restarts: impl Fn(i32) -> bool,
+    ) {
         let end = state.terminated.as_ref();
         let end = end.or(last.terminated.as_ref().filter(|_| state.running.is_none()));
         match end {
             Some(end) if end.exit_code == 0 && state.terminated.is_some() => {}
             Some(end) if end.exit_code != 0 => {
-                self.init_failed += 1;
+                self.init_failed += u32::from(!restarts(end.exit_code));
                 self.init_pending += 1;
             }
             _ => self.init_pending += 1,

@@ -1,4 +1,6 @@
-//! Pods whose directories on disk outgrow their limit are evicted, as kubelets do it.
+//! Pods that take more of the disk than they may are evicted, as kubelets do it.
+
+mod storage;
 
 use std::time::Duration;
 
@@ -35,10 +37,19 @@ async fn look(workers: &Workers) {
         if !may_be_evicted(&pod) {
             continue;
         }
-        if let Some(oversized) = workers.0.around.volumes.oversized(&pod).await {
-            info!(pod = pod.name(), volume = oversized.volume, "a volume is larger than it may be");
-            workers.evict(pod.uid(), &message(&oversized));
+        if let Some(reason) = excess(workers, &pod).await {
+            info!(pod = pod.name(), uid = %pod.uid(), reason, "a pod takes more of the disk than it may");
+            workers.evict(pod.uid(), &reason);
         }
+    }
+}
+
+/// What the pod takes too much of, in a kubelet's words and order.
+async fn excess(workers: &Workers, pod: &Pod) -> Option<String> {
+    let around = &workers.0.around;
+    match around.volumes.oversized(pod).await {
+        Some(oversized) => Some(message(&oversized)),
+        None => around.exceeded_storage(pod).await,
     }
 }
 

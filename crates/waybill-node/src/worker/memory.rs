@@ -65,8 +65,8 @@ pub(crate) struct Memory {
     pub(crate) started: Option<Timestamp>,
     /// Why the pod must not go on.
     pub(crate) evicted: Option<Arc<str>>,
-    /// Why the node does not take the pod, for its kernel settings.
-    pub(crate) forbidden_sysctl: Option<String>,
+    /// Why the node does not take the pod: reason and message.
+    pub(crate) refused: Option<(&'static str, String)>,
     back_offs: BTreeMap<String, BackOff>,
     failures: BTreeMap<String, Failure>,
     /// Containers that run on values of drivers that are others by now.

@@ -12,7 +12,7 @@ use waybill_api::pod::ContainerKind;
 use super::{
     back_off::BackOff,
     memory::{self, Memory},
-    past, sysctl,
+    past,
 };
 use crate::{
     observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},
@@ -138,8 +138,8 @@ impl<'a> Planner<'a> {
             self.fail(EVICTED, message);
             return;
         }
-        if let Some(reason) = &self.memory.forbidden_sysctl {
-            self.fail(sysctl::FORBIDDEN, &format!("Pod was rejected: {reason}"));
+        if let Some((reason, message)) = &self.memory.refused {
+            self.fail(reason, &format!("Pod was rejected: {message}"));
             return;
         }
         if let Some(deadline) = self.deadline() {
@@ -408,12 +408,7 @@ impl<'a> Planner<'a> {
         if self.memory.replaces(container.name()) {
             return true;
         }
-        match (container.restart_policy(self.pod), container.kind) {
-            (_, ContainerKind::Ephemeral) | (RestartPolicy::Never, _) => false,
-            (RestartPolicy::Always, ContainerKind::Regular) => true,
-            // Init containers end once they succeed, whatever the policy says.
-            (RestartPolicy::Always | RestartPolicy::OnFailure, _) => code != 0,
-        }
+        container.restarts_after(self.pod, code)
     }
 
     fn latest(&self, container: ContainerRef<'_>) -> Option<&'a ObservedContainer> {

@@ -1,5 +1,6 @@
 //! Workers against a runtime on paper: which calls they make, and in which order.
 
+mod eviction;
 mod extremes;
 mod runtime;
 mod starts;

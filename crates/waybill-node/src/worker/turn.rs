@@ -12,7 +12,7 @@ use tonic::Status;
 use tracing::{Instrument, info_span, warn};
 
 use super::{
-    End, Wanted, Workers,
+    End, Wanted, Workers, admission,
     end::Ending,
     memory::Memory,
     plan::{self, Failed, KillCause, Plan, SandboxPlan},
@@ -103,7 +103,7 @@ impl Worker {
                 continue;
             }
             self.memory.evicted.clone_from(&wanted.evicted);
-            self.look_for_forbidden_sysctls(&wanted.pod);
+            self.admit(&wanted.pod);
             let metadata = &wanted.pod.object().metadata;
             if generation != Some(metadata.generation) {
                 generation = Some(metadata.generation);
@@ -119,16 +119,21 @@ impl Worker {
         }
     }
 
-    /// There is one event about it, as of kubelets.
-    fn look_for_forbidden_sysctls(&mut self, pod: &Pod) {
-        let refusal = self.around.sysctls.refusal(pod.spec());
-        if let Some(reason) = &refusal
-            && self.memory.forbidden_sysctl.is_none()
+    /// Decides whether the node takes the pod. If not, there is one event about it, as of kubelets.
+    fn admit(&mut self, pod: &Pod) {
+        let (around, spec) = (&self.around, pod.spec());
+        let sysctl = around.sysctls.refusal(spec).map(|why| (sysctl::FORBIDDEN, why));
+        let refused = sysctl.or_else(|| {
+            let why = admission::refusal(spec, &around.resolver.node)?;
+            Some((admission::REFUSED, why))
+        });
+        if let Some((reason, message)) = &refused
+            && self.memory.refused.is_none()
             && !pod.has_ended()
         {
-            self.around.recorder.pod(pod, Kind::Warning, sysctl::FORBIDDEN, reason);
+            around.recorder.pod(pod, Kind::Warning, reason, message);
         }
-        self.memory.forbidden_sysctl = refusal;
+        self.memory.refused = refused;
     }
 
     async fn wait(&mut self, next: Next, pod: &Pod) {

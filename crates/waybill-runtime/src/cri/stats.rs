@@ -20,8 +20,8 @@ use super::{
 };
 use crate::engine::{Stall, State, Stats};
 
-/// To walk through what a container wrote takes time, so the sum is used for so long.
-const LAYER_AGE: i64 = 60_000_000_000;
+/// To walk through what a container wrote takes time, so the sum is used for so long; nodes, which evict by it, ask as often.
+const LAYER_AGE: i64 = 10_000_000_000;
 
 /// The last numbers of each container: rates are differences, and sums over files are kept a while.
 #[derive(Debug, Default)]

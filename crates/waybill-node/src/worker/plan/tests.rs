@@ -497,6 +497,37 @@ fn a_pod_is_active_for_as_long_as_its_deadline_says() {
     check_at(&pod(spec), &memory, 100, "", "make 0; start a#0 @130");
 }
 
+/// KEP-5307: rules of a container come before its policy, and that before the pod's.
+#[test]
+fn rules_restart_what_ended_with_the_codes_that_they_name() {
+    let rule = |operator: &str, codes: &[i32]| json!({ "action": "Restart", "exitCodes": { "operator": operator, "values": codes } });
+    let with = |list: &str, policy: &str, rules: &[Value]| {
+        let mut container = containers(&["a"])[0].clone();
+        container["restartPolicy"] = policy.into();
+        container["restartPolicyRules"] = rules.into();
+        let mut spec = json!({ "restartPolicy": "Never", "containers": containers(&["a"]) });
+        if list == "initContainers" {
+            container["name"] = "i".into();
+        }
+        spec[list] = json!([container]);
+        pod(spec)
+    };
+    let regular = with("containers", "Never", &[rule("In", &[42, 43])]);
+    check_at(&regular, &healthy(), 70, "box 0; a#0 exit 42@5", "keep; start a#1");
+    check_at(&regular, &healthy(), 70, "box 0; a#0 exit 1@5", "finish");
+    check_at(&regular, &healthy(), 70, "box 0; a#0 exit 0@5", "finish");
+    let others = with("containers", "Never", &[rule("NotIn", &[1])]);
+    check_at(&others, &healthy(), 70, "box 0; a#0 exit 0@5", "keep; start a#1");
+    check_at(&others, &healthy(), 70, "box 0; a#0 exit 1@5", "finish");
+    let own = with("containers", "OnFailure", &[]);
+    check_at(&own, &healthy(), 70, "box 0; a#0 exit 1@5", "keep; start a#1");
+    check_at(&own, &healthy(), 70, "box 0; a#0 exit 0@5", "finish");
+    let init = with("initContainers", "Never", &[rule("In", &[0, 42])]);
+    check_at(&init, &healthy(), 70, "box 0; i#0 exit 42@5", "keep; start i#1");
+    check_at(&init, &healthy(), 70, "box 0; i#0 exit 1@5", "finish");
+    check_at(&init, &healthy(), 70, "box 0; i#0 exit 0@5", "keep; start a#0");
+}
+
 #[test]
 fn what_the_api_server_remembers_as_ended_never_runs_again() {
     for phase in ["Succeeded", "Failed"] {
@@ -508,10 +539,10 @@ fn what_the_api_server_remembers_as_ended_never_runs_again() {
 }
 
 #[test]
-fn a_pod_with_a_forbidden_sysctl_never_starts() {
+fn a_pod_that_the_node_does_not_take_never_starts() {
     let pod = pod(json!({ "containers": containers(&["a"]) }));
     let mut memory = healthy();
-    memory.forbidden_sysctl = Some("no".into());
+    memory.refused = Some(("SysctlForbidden", "no".into()));
     check_at(&pod, &memory, 70, "", "finish SysctlForbidden");
 }
 

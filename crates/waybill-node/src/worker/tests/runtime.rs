@@ -43,6 +43,8 @@ pub(super) struct State {
     pub(super) configs: Vec<cri::ContainerConfig>,
     /// Every call that changes something, with what it is about.
     pub(super) calls: Vec<String>,
+    /// What containers have written, by their names.
+    pub(super) layers: BTreeMap<&'static str, u64>,
     /// Containers that stop only if they are given less time than this.
     pub(super) stubborn: Option<i64>,
     pub(super) fail: BTreeMap<&'static str, &'static str>,
@@ -198,6 +200,13 @@ impl State {
                 let containers = containers.map(|it| self.listed(it)).collect();
                 cri::ListContainersResponse { containers }.encode_to_vec()
             }
+            "ListContainerStats" => {
+                let request = cri::ListContainerStatsRequest::decode(message).unwrap();
+                let wanted = request.filter.unwrap_or_default().label_selector;
+                let containers = self.containers.iter().filter(|it| has(&it.labels, &wanted));
+                let stats = containers.map(|it| self.stats(it)).collect();
+                cri::ListContainerStatsResponse { stats }.encode_to_vec()
+            }
             "ContainerStatus" => {
                 let request = cri::ContainerStatusRequest::decode(message).unwrap();
                 let status = self.containers.iter().find(|it| it.id == request.container_id);
@@ -305,6 +314,16 @@ impl State {
         self.calls.push(format!("create {}", shown(&status)));
         self.containers.push(status);
         cri::CreateContainerResponse { container_id: id }.encode_to_vec()
+    }
+
+    fn stats(&self, status: &cri::ContainerStatus) -> cri::ContainerStats {
+        let used = self.layers.get(name_of(status)).map(|&value| cri::UInt64Value { value });
+        let labels = status.labels.clone();
+        cri::ContainerStats {
+            attributes: Some(cri::ContainerAttributes { labels, ..Default::default() }),
+            writable_layer: Some(cri::FilesystemUsage { used_bytes: used, ..Default::default() }),
+            ..cri::ContainerStats::default()
+        }
     }
 
     fn listed(&self, status: &cri::ContainerStatus) -> cri::Container {
