@@ -58,7 +58,9 @@ pub(crate) use self::{
     mask::mask_request_uri,
     metrics::AuditMetrics,
     policy::{Decision, Policy, PolicyError},
-    recorder::{AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts},
+    recorder::{
+        AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts, is_stranger,
+    },
 };
 
 /// Tells the time.

@@ -492,7 +492,7 @@ fn may_change(action: &Action) -> bool {
 }
 
 /// Whether nobody knows who asks. A name or a group alone may be somebody's who wants to be overlooked.
-fn is_stranger(user: &User) -> bool {
+pub(crate) fn is_stranger(user: &User) -> bool {
     let marked = || user.groups.iter().any(|group| group == UNAUTHENTICATED_GROUP);
     user.name.is_empty() || user.name == "system:anonymous" && marked()
 }
