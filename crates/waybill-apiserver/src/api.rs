@@ -27,6 +27,7 @@ pub(crate) use self::nonresource::open_api;
 use crate::{
     audit::{
         self, Budget, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id,
+        is_stranger,
     },
     authn::{Authenticated, Authenticator, Peer, front_proxy::strip, impersonation},
     authz::{Authorizer, FieldTerm, MASTERS_GROUP, forbidden},
@@ -130,6 +131,9 @@ impl Service for Api {
         } else {
             audit::Peer::Direct
         };
+        if authenticated.as_ref().is_ok_and(|found| !is_stranger(&found.user)) {
+            connection.open.note_known();
+        }
         let nobody = User::default();
         let user = authenticated.as_ref().map_or(&nobody, |found| &found.user);
         let acting_as = match &authenticated {
@@ -199,13 +203,13 @@ impl Service for Api {
                 let code = response.status().as_u16();
                 self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
-                return response.map(|body| keeping(body, (audit, counted)));
+                return response.map(|body| keeping(body, (audit, counted, connection.open)));
             }
             Ok(Handled::Session(answer)) => {
                 let code = answer.response.status().as_u16();
                 self.metrics.observe(&route, &action.verb, code, started.elapsed());
                 audit.response_started(code).await;
-                self.follow_session(answer.ended, (audit, counted));
+                self.follow_session(answer.ended, (audit, counted, connection.open));
                 return answer.response;
             }
             Ok(Handled::Answer(answer)) => answer,

@@ -60,7 +60,9 @@ pub(crate) use self::{
     metrics::AuditMetrics,
     notes::{AuditNotes, CSI_DENIED},
     policy::{Decision, Policy, PolicyError},
-    recorder::{AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts},
+    recorder::{
+        AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts, is_stranger,
+    },
 };
 
 /// Tells the time.

@@ -11,11 +11,12 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use rustix::process::geteuid;
+use rustix::process::{self, geteuid, getrlimit};
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_api::{gates::FeatureGates, pod::EnvOptions};
 use waybill_core::secret::SecretBytes;
+use waybill_stream::open_connections::{MostConnections, OpenConnections};
 
 use self::certificates::{renew, tls_to_nodes};
 pub use self::store::{EtcdFiles, EtcdStore, StoreConfig};
@@ -275,8 +276,14 @@ impl Server {
 
         let hints = [pki.cluster_authority().clone()];
         let tls = server_config(pki.serving(), &hints).map_err(during("setting up TLS"))?;
-        let listener =
-            Listener { socket: listener, tls: Arc::new(tls), patience: Patience::default() };
+        let listener = Listener {
+            socket: listener,
+            tls: Arc::new(tls),
+            patience: Patience::default(),
+            open: OpenConnections::new(MostConnections::within(
+                getrlimit(process::Resource::Nofile).current,
+            )),
+        };
         tasks.spawn(listener.serve(Arc::clone(&api), stop.clone()));
         tasks.spawn(renew(Arc::clone(&api), Arc::clone(&pki), stop.clone()));
         tasks.close();

@@ -11,12 +11,14 @@ use std::{
 };
 
 use kube::Client;
+use rustix::process::{Resource, getrlimit};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 use waybill_api::gates::FeatureGate;
 use waybill_client::ConnectError;
 use waybill_core::{id::PodUid, quantity::Quantity};
+use waybill_stream::open_connections::MostConnections;
 
 use self::known::{KnownEnvironments, KnownPods, Warnings};
 use crate::{
@@ -241,6 +243,7 @@ async fn start_server(config: &Config, parts: ServerParts) -> Result<Server, Nod
         exec_env: config.exec_env,
         exec_sessions: config.exec_sessions,
         clock: Arc::clone(&config.clock),
+        connections: MostConnections::within(getrlimit(Resource::Nofile).current),
     };
     let failed = NodeError::start::<ServerError>("cannot serve the node's API");
     Server::start(server, parts).await.map_err(failed)

@@ -34,7 +34,10 @@ use tokio::{net::TcpListener, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_api::gates::FeatureGates;
 use waybill_core::chain::Chain;
-use waybill_stream::long_target;
+use waybill_stream::{
+    long_target,
+    open_connections::{MostConnections, OpenConnection, OpenConnections},
+};
 
 use self::{
     answer::{Answer, Refusal, json, text},
@@ -67,6 +70,7 @@ pub(crate) struct ServerConfig {
     pub(crate) exec_env: ExecEnvPolicy,
     pub(crate) exec_sessions: ExecSessionPolicy,
     pub(crate) clock: Clock,
+    pub(crate) connections: MostConnections,
 }
 
 /// What the node's API is made from.
@@ -141,7 +145,10 @@ impl Server {
             tasks: tasks.clone(),
             stop: stop.clone(),
         });
-        tasks.spawn(connection::accept(socket, Arc::clone(&tls), Arc::clone(&service)));
+        let connections = OpenConnections::new(config.connections);
+        let accepting =
+            connection::accept(socket, Arc::clone(&tls), Arc::clone(&service), connections);
+        tasks.spawn(accepting);
         let background = async move {
             service.sessions.prepare().await;
             refresh(tls).await;
@@ -227,6 +234,9 @@ impl Service {
         let asked = Instant::now();
         let (method, path) = (request.method(), request.uri().path());
         let user = self.authenticator.authenticate(peer, request.headers()).await?;
+        if let Some(open) = request.extensions().get::<Arc<OpenConnection>>() {
+            open.note_known();
+        }
         let attributes = Attributes::of(method, path).ok_or(Refusal::Method)?;
         self.authorizer.authorize(&user, &attributes).await?;
         let route = Route::find(method, path)?;

@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use waybill_core::id::AuditId;
-use waybill_stream::command::Streams;
+use waybill_stream::{command::Streams, open_connections::MostConnections};
 
 pub use backend::{Backend, ExitFuture, Running};
 pub use tokens::ParkError;
@@ -60,6 +60,8 @@ pub struct Limits {
     pub sign_of_life: Duration,
     /// How long we wait for the client's last word.
     pub farewell: Duration,
+    /// How many connections there may be; those with a good token are known.
+    pub connections: MostConnections,
 }
 
 impl Default for Limits {
@@ -75,6 +77,7 @@ impl Default for Limits {
             dial: Duration::from_secs(30),
             sign_of_life: Duration::from_secs(5),
             farewell: Duration::from_secs(5),
+            connections: MostConnections::default(),
         }
     }
 }

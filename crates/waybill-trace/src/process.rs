@@ -3,7 +3,8 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    fs::{self, File},
+    io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -18,20 +19,31 @@ pub(crate) const TICKS_PER_SECOND: u64 = 100;
 pub struct LiveProcess {
     /// As the machine counts.
     pub pid: u32,
-    /// Its command line as it is now; a process may rewrite it.
+    /// Its command line as it is now, cut if it is long; a process may rewrite it.
     pub command: Vec<String>,
 }
 
 impl LiveProcess {
-    /// Looks up the command line, which is empty once the process is gone.
+    /// Looks up the command line, which is empty once the process is gone. A long one is cut, and ends with a mark.
     pub fn of(pid: u32) -> Self {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-        Self {
-            pid,
-            command: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
-        }
+        Self { pid, command: read_command(&format!("/proc/{pid}/cmdline")).unwrap_or_default() }
     }
+}
+
+/// So much of a command line is read: it may have megabytes, and there may be thousands of processes.
+const COMMAND_LINE: u64 = 4 << 10;
+
+/// Stands after the last word of a command line that was cut.
+const CUT: &str = "…";
+
+fn read_command(path: &str) -> io::Result<Vec<String>> {
+    let mut line = Vec::new();
+    File::open(path)?.take(COMMAND_LINE + 1).read_to_end(&mut line)?;
+    let is_cut = line.len() as u64 > COMMAND_LINE;
+    line.truncate(usize::try_from(COMMAND_LINE).unwrap_or(usize::MAX));
+    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+    Ok(words.chain(is_cut.then(|| CUT.to_owned())).collect())
 }
 
 /// What cannot be chosen by a process itself, but by moving it.
@@ -160,6 +172,8 @@ fn unified_mount(mountinfo: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -193,6 +207,28 @@ mod tests {
         fs::write("/proc/self/comm", name.trim_ascii_end()).unwrap();
         assert!(started.is_ok());
         assert!(found.is_none_or(|found| found.is_some()));
+    }
+
+    /// Hole: a session of processes with megabytes of arguments made the one who asked run out of memory.
+    #[test]
+    fn a_long_command_line_is_cut_and_marked() {
+        let long = "x".repeat(100_000);
+        // It says that it runs, and lives as long as there is something to read from.
+        let mut child = Command::new("sh")
+            .args(["-c", "echo; read line", "short", &long, &long])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let LiveProcess { command, .. } = LiveProcess::of(child.id());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(command[..4], ["sh", "-c", "echo; read line", "short"].map(str::to_owned));
+        assert_eq!(command.last().unwrap(), CUT);
+        assert!(command.concat().len() <= 4 << 10);
+        let whole = LiveProcess::of(std::process::id()).command;
+        assert_ne!(whole.last().unwrap(), CUT);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod logs;
 mod migrate;
 mod names;
 mod node;
+mod open_files;
 mod rest;
 mod runtime;
 mod signals;
@@ -135,6 +136,12 @@ impl Cli {
         }
         if self.command.runs_plugins() {
             signals::end_plugins_too().context("listening for signals")?;
+        }
+        if matches!(
+            self.command,
+            Command::Apiserver(_) | Command::Driver(_) | Command::Gate(_) | Command::Node(_)
+        ) {
+            open_files::raise();
         }
         match self.command {
             Command::Apiserver(args) => apiserver::run(*args),

@@ -18,7 +18,7 @@ use waybill_runtime::{
 use crate::{
     Outcome,
     log::{self, LogFormat},
-    rest,
+    open_files, rest,
     state_dir::own_directory,
     swap,
 };
@@ -80,6 +80,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
+    // Monitors need as many as the runtime; containers are told apart.
+    let container_open_files = open_files::raise();
     // Before there is any thread: the spawner forks.
     let spawner = Spawner::start().context("starting the spawner process")?;
     log::start_at(args.log_format, args.verbose);
@@ -91,6 +93,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         run_dir: own_directory(&args.run_dir)?,
         streaming_address: args.streaming_address,
         exec_env: args.exec_env,
+        container_open_files,
         clock: Arc::new(nanoseconds),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

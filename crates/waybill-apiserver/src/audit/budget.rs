@@ -1,7 +1,7 @@
-//! How much of the audit log somebody may fill who has no right to anything.
+//! How much of the audit log somebody may fill who changes nothing.
 //!
-//! What a stranger, or a user who is refused, sends is recorded up to a rate. Beyond it events are left
-//! out; they are counted, and the log says how many.
+//! What a stranger, or a user who is refused, sends is recorded up to a rate, and so is what a user reads. Beyond it
+//! events are left out; they are counted, and the log says how many.
 
 use std::{collections::HashMap, mem};
 
@@ -16,6 +16,10 @@ const PER_SECOND: u32 = 10;
 const REFUSALS_PER_SECOND: u32 = 1;
 const BYTES_OF_EVENT: u64 = 1 << 10;
 
+/// So many reads that are allowed may come at once: more than people and programs make, unless they want the log to
+/// be about nothing else. After that they have the rate of refusals.
+const READS: u32 = 10_000;
+
 /// The log tells at most this often what is left out.
 pub(super) const QUIET: SignedDuration = SignedDuration::from_secs(10);
 
@@ -27,17 +31,21 @@ const USERS: usize = 1_000;
 pub(crate) struct Budgets {
     users: HashMap<String, Budget>,
     others: Budget,
+    /// What a user begins with.
+    burst: u32,
 }
 
 impl Default for Budgets {
+    /// Those of users who are refused.
     fn default() -> Self {
-        Self { users: HashMap::new(), others: Budget::of_refusals() }
+        Self::of_users(BURST)
     }
 }
 
 /// One budget, and what was left out because it was used up.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    burst: u32,
     per_second: u32,
     /// Thousandths of events that were recorded and not made up for yet.
     used: i64,
@@ -58,13 +66,13 @@ pub(crate) struct LeftOut {
 impl Default for Budget {
     /// That of strangers.
     fn default() -> Self {
-        Self { per_second: PER_SECOND, used: 0, at: None, left_out: None, told: None }
+        Self { burst: BURST, per_second: PER_SECOND, used: 0, at: None, left_out: None, told: None }
     }
 }
 
 impl Budget {
-    fn of_refusals() -> Self {
-        Self { per_second: REFUSALS_PER_SECOND, ..Self::default() }
+    fn of_user(burst: u32) -> Self {
+        Self { burst, per_second: REFUSALS_PER_SECOND, ..Self::default() }
     }
 
     /// Whether another event may be recorded. If not, it is counted.
@@ -82,7 +90,7 @@ impl Budget {
         let regained = passed.max(0).saturating_mul(i64::from(self.per_second));
         self.used = self.used.saturating_sub(regained).max(0);
         self.at = Some(now);
-        if self.used.saturating_add(cost) <= i64::from(BURST) * 1000 {
+        if self.used.saturating_add(cost) <= i64::from(self.burst) * 1000 {
             self.used += cost;
             return true;
         }
@@ -115,13 +123,23 @@ impl Budget {
 
     fn is_idle(&self, now: Timestamp) -> bool {
         let rested = self.at.is_none_or(|at| {
-            now.duration_since(at) > SignedDuration::from_secs(i64::from(BURST / self.per_second))
+            now.duration_since(at)
+                > SignedDuration::from_secs(i64::from(self.burst / self.per_second))
         });
         rested && self.left_out.is_none()
     }
 }
 
 impl Budgets {
+    /// Those of users who read.
+    pub(crate) fn of_reads() -> Self {
+        Self::of_users(READS)
+    }
+
+    fn of_users(burst: u32) -> Self {
+        Self { users: HashMap::new(), others: Budget::of_user(burst), burst }
+    }
+
     /// Whether another event of `user`, of that size, may be recorded. If not, it is counted.
     pub(crate) fn take(&mut self, user: &str, bytes: u64, now: Timestamp) -> bool {
         if let Some(budget) = self.users.get_mut(user) {
@@ -133,7 +151,8 @@ impl Budgets {
         if self.users.len() >= USERS {
             return self.others.take_bytes(bytes, now);
         }
-        let budget = self.users.entry(user.to_owned()).or_insert_with(Budget::of_refusals);
+        let burst = self.burst;
+        let budget = self.users.entry(user.to_owned()).or_insert_with(|| Budget::of_user(burst));
         budget.take_bytes(bytes, now)
     }
 
@@ -202,20 +221,21 @@ mod tests {
 
     /// Hole: ten records a second, each as large as headers may be, rotated the log of all users away within an hour.
     #[test]
-    fn a_user_without_rights_pushes_out_no_record_that_the_log_promises_to_keep() {
+    fn a_user_who_changes_nothing_pushes_out_no_record_that_the_log_promises_to_keep() {
         let Rotation { max_bytes, max_backups, keep_at_least, .. } = Rotation::default();
         let room = max_bytes * max_backups.unwrap() as u64;
         let notice = 1 << 10;
         for bytes in [100, 700, 5_000, 64 << 10] {
-            let (mut budgets, mut written) = (Budgets::default(), 0);
-            for second in 0..keep_at_least.as_secs() {
-                let now = at(second * 1000);
-                while budgets.take("mallory", bytes, now) {
-                    written += bytes;
+            for (mut budgets, mut written) in [(Budgets::default(), 0), (Budgets::of_reads(), 0)] {
+                for second in 0..keep_at_least.as_secs() {
+                    let now = at(second * 1000);
+                    while budgets.take("mallory", bytes, now) {
+                        written += bytes;
+                    }
+                    written += notice * budgets.take_due(now).len() as u64;
                 }
-                written += notice * budgets.take_due(now).len() as u64;
+                assert!(written < room * 7 / 10, "{bytes}: {written} of {room}");
             }
-            assert!(written < room * 7 / 10, "{bytes}: {written} of {room}");
         }
     }
 

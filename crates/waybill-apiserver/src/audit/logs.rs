@@ -22,8 +22,18 @@ pub(crate) struct Logs {
     strangers: AuditLog,
     strangers_budget: Mutex<Budget>,
     refusals: Mutex<Budgets>,
+    /// Of what users read; that of Secrets apart, so that nobody hides it behind other reads.
+    reads: Mutex<Budgets>,
+    secret_reads: Mutex<Budgets>,
     /// When what was left out is told next, in milliseconds; never if nothing was.
     tell_at: AtomicI64,
+}
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    Secrets,
+    Others,
 }
 
 /// Nothing is to be told.
@@ -31,8 +41,15 @@ const NEVER: i64 = i64::MAX;
 
 impl Logs {
     pub(crate) fn new(users: AuditLog, strangers: AuditLog) -> Self {
-        let (strangers_budget, refusals) = (Mutex::default(), Mutex::default());
-        Self { users, strangers, strangers_budget, refusals, tell_at: AtomicI64::new(NEVER) }
+        Self {
+            users,
+            strangers,
+            strangers_budget: Mutex::default(),
+            refusals: Mutex::default(),
+            reads: Mutex::new(Budgets::of_reads()),
+            secret_reads: Mutex::new(Budgets::of_reads()),
+            tell_at: AtomicI64::new(NEVER),
+        }
     }
 
     /// The log for what strangers cause, or for what users do.
@@ -58,6 +75,24 @@ impl Logs {
         taken
     }
 
+    /// Whether a read of `user` that is allowed may be recorded, in so many bytes.
+    pub(super) fn take_for_read(&self, kind: Read, user: &str, bytes: u64, now: Timestamp) -> bool {
+        let budgets = match kind {
+            Read::Secrets => &self.secret_reads,
+            Read::Others => &self.reads,
+        };
+        let taken = lock(budgets).take(user, bytes, now);
+        if !taken {
+            self.left_out(&self.users, now);
+        }
+        taken
+    }
+
+    /// All budgets of users.
+    fn of_users(&self) -> [&Mutex<Budgets>; 3] {
+        [&self.refusals, &self.reads, &self.secret_reads]
+    }
+
     fn left_out(&self, log: &AuditLog, now: Timestamp) {
         log.count_left_out();
         let now = now.as_millisecond();
@@ -71,20 +106,22 @@ impl Logs {
             return;
         }
         let strangers = lock(&self.strangers_budget).take_due(now);
-        let refusals = lock(&self.refusals).take_due(now);
-        let next = match (&strangers, refusals.is_empty()) {
+        let users: Vec<_> =
+            self.of_users().into_iter().flat_map(|budgets| lock(budgets).take_due(now)).collect();
+        let next = match (&strangers, users.is_empty()) {
             (None, true) => NEVER,
             _ => now.as_millisecond().saturating_add(budget::QUIET.as_secs().saturating_mul(1000)),
         };
         self.tell_at.store(next, Ordering::Relaxed);
-        self.put_notices(strangers, &refusals, now);
+        self.put_notices(strangers, &users, now);
     }
 
     /// The same, whether it is time or not: the logs end.
     pub(super) fn tell_the_rest(&self, now: Timestamp) {
         let strangers = lock(&self.strangers_budget).last_word();
-        let refusals = lock(&self.refusals).last_words();
-        self.put_notices(strangers, &refusals, now);
+        let users: Vec<_> =
+            self.of_users().into_iter().flat_map(|budgets| lock(budgets).last_words()).collect();
+        self.put_notices(strangers, &users, now);
     }
 
     /// Continues in new files where others moved the old ones away.
@@ -98,19 +135,14 @@ impl Logs {
         self.users.trouble().or_else(|| self.strangers.trouble())
     }
 
-    fn put_notices(
-        &self,
-        strangers: Option<LeftOut>,
-        refusals: &[(String, LeftOut)],
-        now: Timestamp,
-    ) {
+    fn put_notices(&self, strangers: Option<LeftOut>, users: &[(String, LeftOut)], now: Timestamp) {
         let notice = |who, LeftOut { events, from, to }| {
             Notice::LeftOut { who, events, from, to }.event(now)
         };
         if let Some(left_out) = strangers {
             self.strangers.put(&notice("system:anonymous", left_out));
         }
-        for (user, left_out) in refusals {
+        for (user, left_out) in users {
             self.users.put(&notice(user, *left_out));
         }
     }

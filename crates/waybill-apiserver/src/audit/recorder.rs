@@ -21,6 +21,7 @@ use crate::{
             Stage, UserInfo,
         },
         log::{AuditLog, Full, Places, Unwritten, Urgency, Written},
+        logs::Read,
         mask::mask_request_uri,
         policy::{Decision, Policy},
     },
@@ -126,7 +127,11 @@ impl Recorder {
         now: Timestamp,
     ) -> Record {
         let (now, stranger) = (MicroTime(now), is_stranger(facts.user));
-        let limit = if stranger { bound::STRANGERS_URI } else { bound::URI };
+        let limit = match (stranger, is_session(facts.action)) {
+            (true, _) => bound::STRANGERS_URI,
+            (false, true) => bound::SESSIONS_URI,
+            (false, false) => bound::URI,
+        };
         let request_uri = match decision.level {
             Level::None | Level::Metadata => bound::cut(&mask_request_uri(facts.uri), limit),
             Level::Request | Level::RequestResponse => bound::cut(facts.uri, limit),
@@ -168,6 +173,7 @@ impl Recorder {
             changes: may_change(facts.action),
             login: is_login(facts.action),
             is_open_to_all: is_self_review(facts.action) || is_login(facts.action),
+            read: read_of(facts.action),
             lifetime: facts.lifetime,
         }
     }
@@ -219,6 +225,10 @@ impl RequestAudit {
     /// unless no right was needed for it.
     pub(crate) async fn allowed(&mut self) -> Result<(), AuditUnavailable> {
         let Some(record) = &mut self.record else { return Ok(()) };
+        if !record.may_tell_of_read() {
+            self.record = None;
+            return Ok(());
+        }
         record.begin().await.map_err(|Unwritten(why)| {
             record.log().count_rejected();
             AuditUnavailable(why)
@@ -359,6 +369,8 @@ struct Record {
     login: bool,
     /// Whether no right is needed for it, and it changes nothing.
     is_open_to_all: bool,
+    /// What it reads, if that is all it does.
+    read: Option<Read>,
     lifetime: Lifetime,
 }
 
@@ -394,6 +406,17 @@ impl Record {
         let lines = if self.is_held_back { 2 } else { 1 };
         let bytes = bound::line(&self.event).len() as u64 * lines;
         self.logs.take_for_refusal(&self.event.user.username, bytes, (self.clock)())
+    }
+
+    /// What is read changes nothing, so too many reads of one user are left out. Not where requests that cannot be
+    /// recorded are refused: there all must be.
+    fn may_tell_of_read(&self) -> bool {
+        let Some(read) = self.read.filter(|_| !self.required && !self.stranger) else {
+            return true;
+        };
+        let lines = count_events(self.decision, self.lifetime, false);
+        let bytes = bound::about(&self.event) * u64::from(lines);
+        self.logs.take_for_read(read, &self.event.user.username, bytes, (self.clock)())
     }
 
     /// Queues the first event if it was held back, as it would have been without what is known by now.
@@ -491,8 +514,15 @@ fn may_change(action: &Action) -> bool {
     is_session(action) || !reads
 }
 
+fn read_of(action: &Action) -> Option<Read> {
+    let of_secrets =
+        matches!(&action.target, Target::Resource(target) if target.resource == "secrets");
+    let read = if of_secrets { Read::Secrets } else { Read::Others };
+    (!may_change(action)).then_some(read)
+}
+
 /// Whether nobody knows who asks. A name or a group alone may be somebody's who wants to be overlooked.
-fn is_stranger(user: &User) -> bool {
+pub(crate) fn is_stranger(user: &User) -> bool {
     let marked = || user.groups.iter().any(|group| group == UNAUTHENTICATED_GROUP);
     user.name.is_empty() || user.name == "system:anonymous" && marked()
 }

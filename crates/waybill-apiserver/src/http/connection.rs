@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http::{Request, Response};
@@ -27,7 +27,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use waybill_stream::long_target::{HTTP1_BUFFER, LongTargetIo};
+use waybill_stream::{
+    long_target::{HTTP1_BUFFER, LongTargetIo},
+    open_connections::{ACCEPT_PAUSE, AcceptTrouble, OpenConnection, OpenConnections},
+};
 
 use super::body::Body;
 use crate::authn::Peer;
@@ -47,6 +50,8 @@ pub(crate) struct Connection {
     pub(crate) address: SocketAddr,
     /// What the client's certificates say, judged once for all requests.
     pub(crate) peer: Arc<Peer>,
+    /// Counts as long as it, or a session that came from it, lasts.
+    pub(crate) open: Arc<OpenConnection>,
 }
 
 /// What connections are served with.
@@ -67,6 +72,7 @@ pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) patience: Patience,
+    pub(crate) open: Arc<OpenConnections>,
 }
 
 /// How long a client may take for the TLS handshake, and for the headers of a request.
@@ -88,6 +94,7 @@ impl Listener {
         let acceptor = TlsAcceptor::from(self.tls);
         let connections = TaskTracker::new();
         let abort = CancellationToken::new();
+        let mut trouble = AcceptTrouble::default();
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
@@ -96,14 +103,17 @@ impl Listener {
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: give others time to close some.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    if let Some(times) = trouble.count(Instant::now()) {
+                        tracing::warn!(%error, times, "connections could not be accepted");
+                    }
+                    self.open.make_room();
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
+            let open = Arc::new(self.open.open());
             let connection = serve_connection(
-                (stream, address),
+                (stream, address, Arc::clone(&open)),
                 (acceptor.clone(), self.patience),
                 Arc::clone(&service),
                 stop.clone(),
@@ -112,6 +122,7 @@ impl Listener {
             connections.spawn(async move {
                 tokio::select! {
                     () = abort.cancelled() => {}
+                    () = open.pushed_out() => {}
                     () = connection => {}
                 }
             });
@@ -125,7 +136,7 @@ impl Listener {
 }
 
 async fn serve_connection<S: Service>(
-    (stream, address): (TcpStream, SocketAddr),
+    (stream, address, open): (TcpStream, SocketAddr, Arc<OpenConnection>),
     (acceptor, patience): (TlsAcceptor, Patience),
     service: Arc<S>,
     stop: CancellationToken,
@@ -140,7 +151,7 @@ async fn serve_connection<S: Service>(
         Err(_) => return,
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let connection = Connection { address, peer: Arc::new(service.identify(chain)) };
+    let connection = Connection { address, peer: Arc::new(service.identify(chain)), open };
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let result = if is_http2 {
         serve_http2((stream, patience), service, connection, stop).await

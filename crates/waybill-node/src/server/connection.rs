@@ -1,6 +1,12 @@
 //! Connections: TLS, limits on slow and silent clients, and an orderly end.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -9,7 +15,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use waybill_stream::long_target::{HTTP1_BUFFER, LongTargetIo};
+use waybill_stream::{
+    long_target::{HTTP1_BUFFER, LongTargetIo},
+    open_connections::{ACCEPT_PAUSE, AcceptTrouble, OpenConnection, OpenConnections},
+};
 
 use super::{Service, authn::Peer, tls::Tls};
 
@@ -23,27 +32,40 @@ const HEADERS: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Serves until the service is told to stop.
-pub(super) async fn accept(socket: TcpListener, tls: Arc<Tls>, service: Arc<Service>) {
-    let stop = service.stop.clone();
+pub(super) async fn accept(
+    socket: TcpListener,
+    tls: Arc<Tls>,
+    service: Arc<Service>,
+    connections: Arc<OpenConnections>,
+) {
+    let (stop, mut trouble) = (service.stop.clone(), AcceptTrouble::default());
     while let Some(accepted) = stop.run_until_cancelled(socket.accept()).await {
         match accepted {
             Ok((stream, address)) => {
                 let acceptor = TlsAcceptor::from(tls.config());
-                let connection = serve(stream, address, acceptor, Arc::clone(&service));
-                service.tasks.spawn(connection);
+                let open = Arc::new(connections.open());
+                let connection =
+                    serve((stream, address, Arc::clone(&open)), acceptor, Arc::clone(&service));
+                service.tasks.spawn(async move {
+                    tokio::select! {
+                        () = open.pushed_out() => {}
+                        () = connection => {}
+                    }
+                });
             }
             Err(error) => {
-                // Out of file descriptors, most likely: give others time to close some.
-                tracing::warn!(%error, "a connection could not be accepted");
-                sleep(Duration::from_millis(50)).await;
+                if let Some(times) = trouble.count(Instant::now()) {
+                    tracing::warn!(%error, times, "connections could not be accepted");
+                }
+                connections.make_room();
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
 async fn serve(
-    stream: TcpStream,
-    address: SocketAddr,
+    (stream, address, open): (TcpStream, SocketAddr, Arc<OpenConnection>),
     acceptor: TlsAcceptor,
     service: Arc<Service>,
 ) {
@@ -58,7 +80,7 @@ async fn serve(
         }
         Some(Err(_)) | None => return,
     };
-    if let Err(error) = serve_http(stream, service).await {
+    if let Err(error) = serve_http(stream, open, service).await {
         tracing::debug!(%address, %error, "a connection broke off");
     }
 }
@@ -66,6 +88,7 @@ async fn serve(
 /// HTTP/1.1, which alone can be upgraded; its request lines may be longer than hyper reads (EXEC-40).
 async fn serve_http(
     stream: TlsStream<TcpStream>,
+    open: Arc<OpenConnection>,
     service: Arc<Service>,
 ) -> Result<(), hyper::Error> {
     let stop = service.stop.clone();
@@ -74,6 +97,7 @@ async fn serve_http(
     let (io, target) = LongTargetIo::new(stream);
     let respond = service_fn(move |mut request| {
         target.attach(&mut request);
+        request.extensions_mut().insert(Arc::clone(&open));
         let (service, peer) = (Arc::clone(&service), peer.clone());
         async move { Ok::<_, Infallible>(service.answer(peer.as_deref(), request).await) }
     });

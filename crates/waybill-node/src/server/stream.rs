@@ -4,7 +4,7 @@
 //! the pace of the slower side; nothing is read or queued here. The URL holds a token that is good
 //! once, so it is never shown.
 
-use std::{error::Error, io, time::Duration};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{
@@ -26,6 +26,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
 use waybill_stream::{
+    open_connections::OpenConnection,
     splice::{IdleLimits, splice},
     upgrade::{for_client, for_server, is_upgrade},
 };
@@ -72,7 +73,10 @@ impl Service {
             return Err(StreamError::Refused(Box::new(Refused::read(answer).await)).into());
         }
         let switching = switching(for_client(answer.headers()));
-        self.run(&session, upgrade::on(request), upgrade::on(answer), guard);
+        // It counts as a connection until it ends.
+        let open = request.extensions().get::<Arc<OpenConnection>>().cloned();
+        let kept = (guard, open);
+        self.run(&session, upgrade::on(request), upgrade::on(answer), kept);
         Ok(switching)
     }
 
@@ -102,11 +106,17 @@ impl Service {
         Ok((sender.send_request(request).await.map_err(http)?, guard))
     }
 
-    fn run(&self, session: &Session, client: OnUpgrade, runtime: OnUpgrade, guard: DropGuard) {
+    fn run(
+        &self,
+        session: &Session,
+        client: OnUpgrade,
+        runtime: OnUpgrade,
+        kept: (DropGuard, Option<Arc<OpenConnection>>),
+    ) {
         let meter = self.metrics.session(session.kind, session.asked.elapsed());
         let stop = self.stop.clone();
         let work = async move {
-            let _guard = guard;
+            let _kept = kept;
             join(client, runtime, &stop).await;
             drop(meter);
         };

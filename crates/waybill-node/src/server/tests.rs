@@ -28,6 +28,8 @@ use self::{
     authority::Authority, client::Client, cluster::FakeCluster, runtime::FakeRuntime,
     streaming::FakeStreaming,
 };
+use waybill_stream::open_connections::MostConnections;
+
 use super::{
     EventSink, ExecEnvPolicy, ExecSessionPolicy, Metrics, PodLookup, ProvenanceLookup, Server,
     ServerConfig, ServerParts,
@@ -61,6 +63,7 @@ struct Setup {
     /// Which keys of exec sessions the API server publishes, or how it refuses to.
     keys: Result<Value, StatusCode>,
     now: Timestamp,
+    connections: MostConnections,
 }
 
 impl Default for Setup {
@@ -72,6 +75,7 @@ impl Default for Setup {
             exec_sessions: ExecSessionPolicy::Auto,
             keys: Err(StatusCode::NOT_FOUND),
             now: Timestamp::UNIX_EPOCH,
+            connections: MostConnections::default(),
         }
     }
 }
@@ -102,6 +106,7 @@ impl Fixture {
             exec_env: setup.exec_env,
             exec_sessions: setup.exec_sessions,
             clock,
+            connections: setup.connections,
         };
         let parts = ServerParts {
             pods: Arc::new(Pods(vec![Arc::new(web())])),

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use rustix::system::uname;
 
-use super::apparmor::AppArmor;
+use super::{OpenFiles, apparmor::AppArmor};
 
 /// Facts about the kernel that decide what a request may ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(crate) struct Machine {
     /// The number of the last capability that the kernel knows.
     pub(crate) last_capability: u32,
     pub(crate) hostname: String,
+    /// How many files containers may open, if that is not what this process may.
+    pub(crate) container_open_files: Option<OpenFiles>,
 }
 
 impl Machine {
@@ -50,6 +52,7 @@ impl Machine {
             recursive_read_only: kernel_at_least(&uname().release().to_string_lossy(), (5, 12)),
             last_capability: last.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(40),
             hostname: uname().nodename().to_string_lossy().into_owned(),
+            container_open_files: None,
         }
     }
 }
@@ -76,6 +79,7 @@ impl Machine {
             recursive_read_only: true,
             last_capability: 40,
             hostname: "node-1".into(),
+            container_open_files: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures_util::stream;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior};
 use tokio::{
     net::{UnixListener, UnixStream},
     task::JoinHandle,
@@ -27,6 +27,7 @@ use waybill_proto::{
     cri::{image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer},
     runtime::{images_server::ImagesServer, sessions_server::SessionsServer},
 };
+use waybill_stream::open_connections::MostConnections;
 
 use super::{
     Clock, Cri, authority::Caller, deadline::Deadlines, error::CriError, events::Events,
@@ -59,8 +60,19 @@ pub struct Config {
     pub streaming_address: SocketAddr,
     /// Variables that every exec session gets, over all others (EXEC-05).
     pub exec_env: Vec<(String, Vec<u8>)>,
+    /// How many files containers may open; without it as many as this process.
+    pub container_open_files: Option<OpenFiles>,
     /// What time it is.
     pub clock: Clock,
+}
+
+/// A limit of open files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFiles {
+    /// What counts.
+    pub soft: u64,
+    /// How far a process may raise it by itself.
+    pub hard: u64,
 }
 
 /// A running runtime. Containers go on when it stops.
@@ -115,14 +127,20 @@ impl Server {
         let run_dir = fs::canonicalize(&config.run_dir)
             .map_err(at("find the run directory", path(&config.run_dir)))?;
         let address = config.streaming_address;
-        let streaming = Streaming::bind(address, Arc::clone(&engine), Limits::default())
+        let open_files = getrlimit(Resource::Nofile).current;
+        let limits =
+            Limits { connections: MostConnections::within(open_files), ..Limits::default() };
+        let streaming = Streaming::bind(address, Arc::clone(&engine), limits)
             .await
             .map_err(at("listen for streams at", address.to_string()))?;
         if !engine.guards_devices() {
             warn!("this kernel guards no devices for us: no container may make nodes of them");
         }
         let cri = Arc::new(Cri {
-            machine: Machine::look_up(engine.guards_devices()),
+            machine: Machine {
+                container_open_files: config.container_open_files,
+                ..Machine::look_up(engine.guards_devices())
+            },
             engine,
             images,
             streaming,

@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 use oci_spec::{
     image::Config as ImageConfig,
     runtime::{
-        Linux, LinuxBuilder, LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType, Process,
-        ProcessBuilder, RootBuilder, Spec, SpecBuilder, UserBuilder,
+        Linux, LinuxBuilder, LinuxNamespace, LinuxNamespaceBuilder, LinuxNamespaceType,
+        PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process, ProcessBuilder, RootBuilder,
+        Spec, SpecBuilder, UserBuilder,
     },
 };
 use waybill_core::env::{name::EnvName, value::EnvValue};
@@ -37,6 +38,7 @@ pub(crate) use self::{
     user::{User, resolve},
 };
 use super::{
+    OpenFiles,
     error::{CriError, Result},
     machine::Machine,
     record::SandboxRecord,
@@ -131,8 +133,9 @@ impl Plan<'_> {
             .no_new_privileges(context.no_new_privs)
             .build()?;
         process.set_apparmor_profile(apparmor);
-        // No limits of its own: a container has those of the runtime, as its service sets them.
-        process.set_rlimits(None);
+        // A container has the limits that the runtime was started with, as its service sets them. Only that of open
+        // files is another for the runtime by now.
+        process.set_rlimits(self.machine.container_open_files.map(rlimits).transpose()?);
         if let Some(resources) = requested_resources(self.config) {
             process.set_oom_score_adj(Some(resources::oom_score_adj(resources)?));
         }
@@ -259,6 +262,11 @@ pub(crate) fn security_context(config: &ContainerConfig) -> LinuxContainerSecuri
 
 fn requested_resources(config: &ContainerConfig) -> Option<&cri::LinuxContainerResources> {
     config.linux.as_ref()?.resources.as_ref()
+}
+
+fn rlimits(OpenFiles { soft, hard }: OpenFiles) -> Result<Vec<PosixRlimit>> {
+    let limit = PosixRlimitBuilder::default().typ(PosixRlimitType::RlimitNofile);
+    Ok(vec![limit.soft(soft).hard(hard).build()?])
 }
 
 #[cfg(test)]

@@ -44,6 +44,10 @@ pub(super) enum Refusal {
     Ports { asked: usize, most: u8 },
     #[error("no port is asked for; name at least one")]
     NoPort,
+    #[error(
+        "too many sessions are open on this machine; end some, or raise the runtime's limit of open files"
+    )]
+    TooMany,
 }
 
 impl Refusal {
@@ -57,6 +61,7 @@ impl Refusal {
                 StatusCode::BAD_REQUEST
             }
             Self::Protocol(_) | Self::Version { .. } => StatusCode::FORBIDDEN,
+            Self::TooMany => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Connections and requests: each opens one stream, or is told why not.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc};
 
 use http::{Method, Request};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn, upgrade};
@@ -10,7 +10,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use waybill_stream::forward::most_ports;
+use waybill_stream::{
+    forward::most_ports,
+    open_connections::{ACCEPT_PAUSE, AcceptTrouble, OpenConnection, OpenConnections},
+};
 
 use super::{
     Backend, Parked, ParkedCommand, Streaming,
@@ -21,7 +24,8 @@ use super::{
 
 /// Accepts connections until `stop`, and returns when the last session has ended.
 pub(super) async fn serve<B: Backend>(streaming: Arc<Streaming<B>>, stop: CancellationToken) {
-    let tasks = TaskTracker::new();
+    let (tasks, mut trouble) = (TaskTracker::new(), AcceptTrouble::default());
+    let connections = OpenConnections::new(streaming.limits.connections);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -33,13 +37,16 @@ pub(super) async fn serve<B: Backend>(streaming: Arc<Streaming<B>>, stop: Cancel
                     streaming: Arc::clone(&streaming),
                     tasks: tasks.clone(),
                     stop: stop.clone(),
+                    open: Arc::new(connections.open()),
                 };
                 tasks.spawn(server.connection(stream));
             }
             Err(error) => {
-                // Out of file descriptors, most likely: give others time to close some.
-                tracing::warn!(%error, "a streaming connection could not be accepted");
-                sleep(Duration::from_millis(50)).await;
+                if let Some(times) = trouble.count(std::time::Instant::now()) {
+                    tracing::warn!(%error, times, "streaming connections could not be accepted");
+                }
+                connections.make_room();
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -51,6 +58,8 @@ struct Server<B> {
     streaming: Arc<Streaming<B>>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// Counts as long as the connection, or the session that it becomes, lasts.
+    open: Arc<OpenConnection>,
 }
 
 impl<B: Backend> Server<B> {
@@ -65,6 +74,7 @@ impl<B: Backend> Server<B> {
             .with_upgrades();
         tokio::select! {
             () = self.stop.cancelled() => {}
+            () = self.open.pushed_out() => {}
             ended = connection => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a streaming connection broke");
@@ -85,6 +95,9 @@ impl<B: Backend> Server<B> {
         // Whatever the request is, its token is used.
         let parked = self.streaming.tokens.take(token, Instant::now());
         let parked = parked.filter(|parked| parked.kind() == kind).ok_or(Refusal::Token)?;
+        if !self.open.note_known() {
+            return Err(Refusal::TooMany);
+        }
         match parked {
             Parked::Forward { sandbox, ports } => self.forward(request, sandbox, ports),
             Parked::Command(parked) => self.command(request, parked),
@@ -101,7 +114,9 @@ impl<B: Backend> Server<B> {
             command::Terms { wire, streams: parked.streams(), limits: self.streaming.limits };
         let upgrade = upgrade::on(&mut request);
         let (streaming, stop) = (Arc::clone(&self.streaming), self.stop.clone());
+        let open = Arc::clone(&self.open);
         self.tasks.spawn(async move {
+            let _open = open;
             let Some(socket) = Socket::upgraded(upgrade).await else { return };
             let start = parked.start(&streaming.backend);
             command::run(socket, terms, start, &stop).await;
@@ -122,7 +137,9 @@ impl<B: Backend> Server<B> {
         let terms = forward::Terms { wire, sandbox, ports, limits: self.streaming.limits };
         let upgrade = upgrade::on(&mut request);
         let (streaming, stop) = (Arc::clone(&self.streaming), self.stop.clone());
+        let open = Arc::clone(&self.open);
         self.tasks.spawn(async move {
+            let _open = open;
             let Some(socket) = Socket::upgraded(upgrade).await else { return };
             forward::run(socket, terms, streaming, &stop).await;
         });

@@ -79,6 +79,7 @@ impl CriLab {
             run_dir: self.path("run"),
             streaming_address: "127.0.0.1:0".parse().unwrap(),
             exec_env: self.exec_env.clone(),
+            container_open_files: None,
             clock: Arc::new(|| i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap()),
         };
         self.server = Some(Server::start(config, spawner).await.unwrap());

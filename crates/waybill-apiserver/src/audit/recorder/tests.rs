@@ -538,17 +538,17 @@ async fn a_request_is_on_record_while_it_is_carried_out() {
     );
 }
 
-/// The rate of refusals is of little use if each may be long.
+/// The rate of refusals and reads is of little use if each may be long. What a session runs is kept.
 #[tokio::test]
-async fn the_record_of_a_refusal_is_short() {
+async fn the_record_is_short_unless_it_holds_a_command() {
     let fixture = standing_still();
-    let (user, action, uri) = (jane(), action("get", "pods", ""), "/?x=".repeat(4_000));
-    for code in [403, 200] {
+    let (user, uri) = (jane(), "/?x=".repeat(4_000));
+    for (subresource, code) in [("", 403), ("", 200), ("exec", 101)] {
         let facts = RequestFacts {
             id: mint_id(),
             user: &user,
             impersonated: None,
-            action: &action,
+            action: &action("get", "pods", subresource),
             uri: &uri,
             source_ips: &[],
             user_agent: "",
@@ -560,7 +560,43 @@ async fn the_record_of_a_refusal_is_short() {
     let sink = fixture.sink.clone();
     drop(fixture);
     let lengths: Vec<_> = sink.events().iter().map(|event| event.request_uri.len()).collect();
-    assert_eq!(lengths, [1024 + "...TRUNCATED".len(), uri.len()]);
+    let mark = "...TRUNCATED".len();
+    assert_eq!(lengths, [1024 + mark, 2048 + mark, uri.len()]);
+}
+
+/// Hole: whoever could read pods of one namespace pushed all records of others out of the log within minutes.
+#[tokio::test]
+async fn reads_of_one_user_have_a_limit_and_nothing_else_is_left_out() {
+    let fixture = standing_still();
+    let mallory = User { name: "mallory".to_owned(), ..User::default() };
+    let ask = async |user: &User, verb: &str, resource: &str| {
+        let action = action(verb, resource, "");
+        let mut audit = begin_as(&fixture, user, &action).await.unwrap();
+        audit.allowed().await.unwrap();
+        audit.complete(ResponseStatus::code(200)).await.unwrap();
+    };
+    for _ in 0..12_000 {
+        ask(&mallory, "get", "pods").await;
+    }
+    ask(&mallory, "delete", "pods").await;
+    ask(&mallory, "get", "secrets").await;
+    ask(&jane(), "get", "pods").await;
+    let (sink, left_out) = (fixture.sink.clone(), fixture.metrics.left_out.get());
+    drop(fixture);
+    let events = sink.events();
+    let of = |name: &str, verb: &str, resource: &str| {
+        let is = |event: &&Event| {
+            let found = event.object_ref.as_ref().map(|object| object.resource.as_str());
+            event.user.username == name && event.verb == verb && found == Some(resource)
+        };
+        events.iter().filter(is).count()
+    };
+    assert!(left_out > 0, "the limit is never reached");
+    assert_eq!(of("mallory", "get", "pods") as u64 + left_out, 12_000);
+    assert_eq!((of("mallory", "delete", "pods"), of("mallory", "get", "secrets")), (1, 1));
+    assert_eq!(of("jane", "get", "pods"), 1);
+    let notice = events.iter().find(|event| event.verb == "notice").unwrap();
+    assert_eq!(notice.annotations["audit.waybill.dev/user"], "mallory");
 }
 
 /// The hole: with a full disk sessions went on, unrecorded.

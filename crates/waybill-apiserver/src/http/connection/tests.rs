@@ -8,6 +8,7 @@ use rustls_pki_types::ServerName;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client};
+use waybill_stream::open_connections::MostConnections;
 
 use super::{super::body::whole_body, *};
 use crate::pki::{Pki, PkiConfig, tls::server_config};
@@ -18,7 +19,7 @@ const SHORT: Duration = Duration::from_millis(100);
 /// Longer than anything takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Says hello, except at `/never`.
+/// Says hello, except at `/never`. Whoever sends any authorization is known.
 #[derive(Default)]
 struct Hello {
     /// Requests that wait for their answer.
@@ -48,7 +49,14 @@ impl Service for Hello {
         Peer::Unknown
     }
 
-    async fn answer(self: Arc<Self>, _: Connection, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(
+        self: Arc<Self>,
+        connection: Connection,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        if request.headers().contains_key("authorization") {
+            connection.open.note_known();
+        }
         if request.uri().path() == "/never" {
             let _waiting = Waiting::new(self);
             return std::future::pending().await;
@@ -71,6 +79,10 @@ impl Fixture {
     }
 
     async fn start_with(patience: Patience) -> Self {
+        Self::start_with_most(patience, MostConnections::default()).await
+    }
+
+    async fn start_with_most(patience: Patience, most: MostConnections) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = PkiConfig {
             dir: dir.path().join("pki"),
@@ -81,7 +93,7 @@ impl Fixture {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let tls = Arc::new(server_config(pki.serving(), &[]).unwrap());
-        let listener = Listener { socket, tls, patience };
+        let listener = Listener { socket, tls, patience, open: OpenConnections::new(most) };
         let stop = CancellationToken::new();
         let hello = Arc::new(Hello::default());
         tokio::spawn(listener.serve(Arc::clone(&hello), stop.clone()));
@@ -152,6 +164,33 @@ async fn a_client_that_does_not_finish_the_preface_of_http2_is_cut_off() {
     let fixture = Fixture::start().await;
     check_cut_off(fixture.tls(b"h2").await, b"").await;
     check_cut_off(fixture.tls(b"h2").await, b"PRI * HT").await;
+}
+
+/// Hole: some thousand connections that sent nothing took all files that the server could open, and nobody else
+/// was served for as long as a handshake may take.
+#[tokio::test]
+async fn silent_connections_make_room_for_others_and_push_out_nobody_known() {
+    let patience = Patience { handshake: LONG, headers: LONG };
+    let most = MostConnections { known: 10, strangers: 20 };
+    let fixture = Fixture::start_with_most(patience, most).await;
+    let mut known = fixture.tls(b"http/1.1").await;
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\n\r\n";
+    let mut ask = async || {
+        known.write_all(request).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"hello") {
+            assert_ne!(timeout(LONG, known.read_buf(&mut answer)).await.unwrap().unwrap(), 0);
+        }
+    };
+    ask().await;
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(fixture.tcp().await);
+    }
+    fixture.check_hello().await;
+    let mut first = silent.remove(0);
+    assert_eq!(timeout(LONG, first.read(&mut [0])).await.unwrap().unwrap(), 0, "it is closed");
+    ask().await;
 }
 
 /// Slow-loris: headers that never end, a byte at a time. They cost a connection each, for a while, and nobody else

@@ -8,6 +8,8 @@ use tokio::{
     net::TcpStream,
 };
 
+use waybill_stream::open_connections::MostConnections;
+
 use super::{ALL, Limits, Server, V5, client::Client, limits};
 
 /// The status and text for a request without a WebSocket.
@@ -102,4 +104,24 @@ async fn protocols_that_nobody_speaks_are_refused_with_a_list() {
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(text.contains("v5.channel.k8s.io, v4.channel.k8s.io"), "{text}");
     assert_eq!(server.machine.started(), 0);
+}
+
+/// Hole: whoever could reach the port stopped all sessions of the machine by opening connections and saying
+/// nothing.
+#[tokio::test]
+async fn silent_connections_shut_nobody_out_and_end_no_session() {
+    let connections = MostConnections { known: 2, strangers: 5 };
+    let server = Server::start(Limits { connections, ..limits() }).await;
+    let mut session = server.exec("cat", V5).await;
+    let mut silent = Vec::new();
+    for _ in 0..30 {
+        silent.push(TcpStream::connect(server.streaming.address()).await.unwrap());
+    }
+    let mut other = server.exec("true", V5).await;
+    assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "the oldest is closed");
+    let (status, text) = refused(&server.exec_url("true", ALL), &[V5]).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    other.hear().await;
+    session.send(&b"\x00hello"[..]).await;
+    assert!(session.next().await.is_some(), "the session goes on");
 }
