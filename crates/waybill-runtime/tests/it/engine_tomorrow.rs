@@ -28,7 +28,7 @@ fn pid_of(lab: &Lab, id: &str) -> Pid {
     Pid::from_raw(pid).unwrap()
 }
 
-fn is_unknown<T>(result: Result<T, EngineError>) -> bool {
+fn is_unknown<T>(result: &Result<T, EngineError>) -> bool {
     matches!(result, Err(EngineError::Unknown { .. }))
 }
 
@@ -37,12 +37,12 @@ async fn is_left_alone(lab: &Lab, id: &str) {
     let engine = lab.engine();
     let state = engine.state(id).unwrap();
     assert!(matches!(state, State::Unknown { .. }), "{id}: {state:?}");
-    assert!(is_unknown(engine.kill_all(id).await));
-    assert!(is_unknown(engine.signal(id, 15).await));
-    assert!(is_unknown(engine.start(id).await));
-    assert!(is_unknown(engine.exec(id, exec(&["/bin/true"])).await));
-    assert!(is_unknown(engine.wait(id).await));
-    assert!(is_unknown(engine.delete(id).await));
+    assert!(is_unknown(&engine.kill_all(id).await));
+    assert!(is_unknown(&engine.signal(id, 15).await));
+    assert!(is_unknown(&engine.start(id).await));
+    assert!(is_unknown(&engine.exec(id, exec(&["/bin/true"])).await));
+    assert!(is_unknown(&engine.wait(id).await));
+    assert!(is_unknown(&engine.delete(id).await));
     let again = engine.create(id, lab.container(id, &["/bin/true"])).await;
     assert!(matches!(again, Err(EngineError::AlreadyExists { .. })));
 }
@@ -202,8 +202,8 @@ async fn sandboxes_and_sessions_of_tomorrow_stay() {
     let holders = || lab.processes().len();
     let before = holders();
     for id in ["newer", "broken"] {
-        assert!(is_unknown(lab.engine().check_sandbox(id)));
-        assert!(is_unknown(lab.engine().remove_sandbox(id).await));
+        assert!(is_unknown(&lab.engine().check_sandbox(id)));
+        assert!(is_unknown(&lab.engine().remove_sandbox(id).await));
     }
     lab.engine().finish_sandbox_removals().await.unwrap();
     assert_eq!(holders(), before);

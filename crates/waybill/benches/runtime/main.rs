@@ -125,7 +125,7 @@ impl Lab {
     }
 
     async fn close(self) {
-        self.client.remove_sandboxes_but("").await;
+        self.client.remove_sandboxes_but(&[]).await;
         drop(self.runtime);
         run(Command::new("umount").arg(self.setup.run_dir()));
     }
