@@ -32,6 +32,7 @@ use tracing::{info, warn};
 use waybill_core::chain::Chain;
 use waybill_proto::cri::{ListImagesRequest, StatusRequest, VersionRequest};
 
+pub(crate) use self::machine::Shortage;
 use self::{
     condition::{Health, RuntimeHealth},
     lease::LeaseKeeper,

@@ -192,7 +192,7 @@ impl Workers {
         }
     }
 
-    /// Evicts pods that take more of the disk than they may, until the workers end.
+    /// Evicts pods that take more of the disk than they may, or of memory that is short, until the workers end.
     pub(crate) async fn watch_sizes(self) {
         let stop = self.0.stop.clone();
         stop.run_until_cancelled(eviction::run(self)).await;

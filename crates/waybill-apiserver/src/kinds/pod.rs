@@ -13,6 +13,7 @@ mod mount;
 mod os;
 mod qos;
 mod resources;
+mod restart;
 mod security;
 mod spec;
 mod status;

@@ -129,6 +129,25 @@ impl Runtime {
         Ok(layers.collect())
     }
 
+    /// The memory that containers need, in bytes, by their names and the uids of their pods.
+    pub(crate) async fn memory_of_pods(&self) -> Result<BTreeMap<String, BTreeMap<String, u64>>> {
+        let request = ListContainerStatsRequest { filter: None };
+        let answer = within(MAKE, self.containers().list_container_stats(request)).await?;
+        let mut pods = BTreeMap::<String, BTreeMap<String, u64>>::new();
+        for stats in answer.stats {
+            let (Some(mut attributes), Some(memory)) = (stats.attributes, stats.memory) else {
+                continue;
+            };
+            let mut label = |name: &str| attributes.labels.remove(name);
+            if let (Some(uid), Some(name)) = (label(labels::POD_UID), label(labels::CONTAINER_NAME))
+            {
+                let used = memory.working_set_bytes.map_or(0, |bytes| bytes.value);
+                pods.entry(uid).or_default().insert(name, used);
+            }
+        }
+        Ok(pods)
+    }
+
     /// The container writes its log to a new file, if the old one has another name by now.
     pub(crate) async fn reopen_log(&self, id: &str) -> Result<()> {
         let request = ReopenContainerLogRequest { container_id: id.to_owned() };

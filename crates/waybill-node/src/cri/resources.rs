@@ -116,6 +116,20 @@ pub(crate) fn cpu_requests(pod: &Pod) -> i64 {
     asked.saturating_add(overhead(pod, "cpu").map_or(0, Quantity::milli_value))
 }
 
+/// What a pod has asked for of the memory, in bytes.
+pub(crate) fn memory_requests(pod: &Pod) -> i64 {
+    let whole = pod.spec().resources.as_ref().and_then(|whole| whole.requests.as_ref());
+    match whole.and_then(|list| quantity(list.get("memory"))) {
+        Some(asked) => asked.value(),
+        None => total(pod, memory_request),
+    }
+}
+
+/// What one container has asked for of it.
+pub(crate) fn memory_request(container: &Container) -> i64 {
+    request(container, "memory").map_or(0, Quantity::value)
+}
+
 /// What a number of thousandths of a processor is in relation to others.
 pub(crate) fn shares(milli: i64) -> i64 {
     (milli.saturating_mul(1024) / 1000).clamp(LEAST_SHARES, MOST_SHARES)

@@ -293,6 +293,8 @@ mod tests {
         assert_eq!(of(json!({ "hostNetwork": true })).hostname, "");
         let full = json!({ "hostname": "h", "subdomain": "s", "setHostnameAsFQDN": true });
         assert_eq!(of(full).hostname, "h.s.ns.svc.cluster.local");
+        let other = json!({ "hostname": "h", "subdomain": "s", "hostnameOverride": "a.example" });
+        assert_eq!(of(other).hostname, "a.example");
         let long = format!("{}-{}", "a".repeat(62), "b".repeat(20));
         assert_eq!(of(json!({ "hostname": long })).hostname, "a".repeat(62));
     }

@@ -107,6 +107,23 @@ impl Machine {
     }
 }
 
+/// Memory of which there is too little, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shortage {
+    /// With less than this the machine is short of it.
+    pub(crate) least: u64,
+    pub(crate) available: u64,
+}
+
+impl Shortage {
+    /// Looks now. What cannot be read is not short.
+    pub(crate) fn of_memory() -> Option<Self> {
+        let available = meminfo_bytes(&first_text(&["/proc/meminfo"]), "MemAvailable")?;
+        let least = MEMORY_RESERVE;
+        (available < least).then_some(Self { least, available })
+    }
+}
+
 /// What the machine is short of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pressure {
@@ -118,11 +135,9 @@ pub(super) struct Pressure {
 impl Pressure {
     /// Looks now. What cannot be read is not short.
     pub(super) fn read(state: &Path) -> Self {
-        let meminfo = first_text(&["/proc/meminfo"]);
-        let available = meminfo_bytes(&meminfo, "MemAvailable");
         let most: Option<u64> = first_text(&["/proc/sys/kernel/pid_max"]).parse().ok();
         Self {
-            memory: available.is_some_and(|available| available < MEMORY_RESERVE),
+            memory: Shortage::of_memory().is_some(),
             disk: disk(state).is_ok_and(|disk| disk.is_short()),
             processes: most
                 .is_some_and(|most| u64::from(sysinfo().procs) > most / 100 * PROCESSES_PERCENT),

@@ -613,3 +613,22 @@ fn a_static_pod_does_not_end_with_its_containers() {
     let status = compute(&pod, &observed(&[exited("a", 0, 1)]), &terminating(), at(1));
     assert_eq!(status.phase.as_deref(), Some("Running"));
 }
+
+/// KEP-5307: a pod goes on as long as one of its containers will start again.
+#[test]
+fn a_pod_runs_while_a_rule_restarts_its_container() {
+    let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let pod = pod(&[
+        ("/spec/restartPolicy", json!("Never")),
+        ("/spec/containers/0/restartPolicy", json!("Never")),
+        ("/spec/containers/0/restartPolicyRules", rules),
+    ]);
+    let phase = |code| {
+        let ended = observed(&[exited("a", 0, code)]);
+        compute(&pod, &ended, &facts(), at(9)).phase.unwrap()
+    };
+    assert_eq!([42, 1, 0].map(phase), ["Running", "Failed", "Succeeded"]);
+    let paused = waiting("a", "CrashLoopBackOff");
+    let ended = observed(&[exited("a", 0, 42)]);
+    assert_eq!(compute(&pod, &ended, &paused, at(9)).phase.unwrap(), "Running");
+}

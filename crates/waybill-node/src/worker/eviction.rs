@@ -1,5 +1,6 @@
-//! Pods that take more of the disk than they may are evicted, as kubelets do it.
+//! Pods that take more of the disk than they may are evicted, and others when memory is short, as kubelets do it.
 
+mod pressure;
 mod storage;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(super) async fn run(workers: Workers) {
     loop {
         sleep(pause).await;
         let begun = Instant::now();
+        pressure::relieve(&workers).await;
         look(&workers).await;
         pause = LOOK.max(begun.elapsed() * LEISURE);
     }

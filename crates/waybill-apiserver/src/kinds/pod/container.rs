@@ -7,7 +7,7 @@ use waybill_api::{
     names::{label_faults, port_name_faults},
 };
 
-use super::{claims, handler, mount, resources, security, spec::check_choice};
+use super::{claims, handler, mount, resources, restart, security, spec::check_choice};
 use crate::kinds::document::Field;
 
 /// The most of each kind in a pod. Upstream knows no limit but that of its store; no node runs a pod with more, and one with 20,000
@@ -36,10 +36,7 @@ pub(super) fn check_containers(spec: Field<'_, '_>, errors: &mut ErrorList) {
     for container in regular.items() {
         check_common(spec, container, &mut names, errors);
         handler::check_container(spec, container, errors);
-        if container.get("restartPolicy").is_set() {
-            let detail = "may not be set for non-init containers";
-            errors.push(container.get("restartPolicy").forbidden(detail));
-        }
+        restart::check_restarts(container, errors);
     }
     check_port_conflicts(regular.items(), errors);
     for container in init.items() {
@@ -194,11 +191,8 @@ fn check_port_conflicts<'v, 'w>(
 
 /// An init container that restarts is a sidecar, and may do what others may.
 fn check_init(spec: Field<'_, '_>, container: Field<'_, '_>, errors: &mut ErrorList) {
-    let policy = container.get("restartPolicy");
-    if policy.is_set() && policy.text() != "Always" {
-        errors.push(policy.not_supported(&["Always"]));
-    }
-    if policy.text() == "Always" {
+    restart::check_restarts(container, errors);
+    if container.get("restartPolicy").text() == "Always" {
         handler::check_container(spec, container, errors);
         return;
     }
@@ -225,6 +219,7 @@ fn check_ephemeral(container: Field<'_, '_>, others: &BTreeSet<&str>, errors: &m
         "lifecycle",
         "resizePolicy",
         "restartPolicy",
+        "restartPolicyRules",
     ] {
         if !container.get(field).is_empty() {
             errors.push(container.get(field).forbidden(EPHEMERAL));

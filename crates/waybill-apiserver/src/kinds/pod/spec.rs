@@ -43,6 +43,7 @@ pub(crate) fn check_spec(spec: Field<'_, '_>, errors: &mut ErrorList) {
     affinity::check_spread(spec.get("topologySpreadConstraints"), errors);
     check_host_users(spec, errors);
     check_names(spec, errors);
+    check_hostname_override(spec, errors);
     let deadline = spec.get("activeDeadlineSeconds");
     if deadline.number().is_some_and(|seconds| !SECONDS.contains(&seconds)) {
         errors.push(deadline.invalid("must be between 1 and 2147483647, inclusive"));
@@ -109,6 +110,26 @@ fn check_host_users(spec: Field<'_, '_>, errors: &mut ErrorList) {
         }
     }
 }
+
+/// It is the whole name of the pod's machine, and the machine must be its own.
+fn check_hostname_override(spec: Field<'_, '_>, errors: &mut ErrorList) {
+    let name = spec.get("hostnameOverride");
+    if name.is_empty() {
+        return;
+    }
+    errors.extend(name.all_invalid(subdomain_faults(name.text())));
+    if name.text().len() > HOSTNAME_BYTES {
+        errors.push(FieldError::too_long(name.path(), HOSTNAME_BYTES));
+    }
+    for field in ["hostNetwork", "setHostnameAsFQDN"] {
+        if spec.get(field).is_true() {
+            errors.push(name.forbidden(format!("may not be set when `{field}` is true")));
+        }
+    }
+}
+
+/// As long as the kernel lets the name of a machine be.
+const HOSTNAME_BYTES: usize = 64;
 
 fn check_gates(spec: Field<'_, '_>, errors: &mut ErrorList) {
     for gate in spec.get("readinessGates").items() {

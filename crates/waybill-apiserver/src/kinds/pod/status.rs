@@ -5,6 +5,7 @@ use waybill_api::{
     names::subdomain_faults,
 };
 
+use super::restart;
 use crate::kinds::document::{Field, text};
 
 /// What is wrong with the change of the status from `old` to `new`.
@@ -19,17 +20,18 @@ pub(super) fn check_change(new: Field<'_, '_>, old: Field<'_, '_>, errors: &mut 
         errors.push(class.invalid_text("field is immutable"));
     }
     let policy = spec.get("restartPolicy").text();
-    let init = spec.get("initContainers");
-    let restarts = |name: &str| {
-        init.items()
-            .any(|c| c.get("name").text() == name && c.get("restartPolicy").text() == "Always")
-    };
-    for (list, policy) in [
-        ("containerStatuses", policy),
-        ("initContainerStatuses", policy),
+    for (list, containers, policy) in [
+        ("containerStatuses", "containers", policy),
+        ("initContainerStatuses", "initContainers", policy),
         // Nothing starts these again.
-        ("ephemeralContainerStatuses", "Never"),
+        ("ephemeralContainerStatuses", "ephemeralContainers", "Never"),
     ] {
+        let containers = spec.get(containers);
+        let restarts = |name: &str, code: i64| {
+            let mut all = containers.items();
+            let found = all.find(|container| container.get("name").text() == name);
+            found.is_some_and(|container| restart::restarts_after(container, policy, code))
+        };
         check_states(before.get(list), status.get(list), policy, restarts, errors);
     }
 }
@@ -39,7 +41,7 @@ fn check_states(
     before: Field<'_, '_>,
     now: Field<'_, '_>,
     policy: &str,
-    restarts: impl Fn(&str) -> bool,
+    restarts: impl Fn(&str, i64) -> bool,
     errors: &mut ErrorList,
 ) {
     if policy == "Always" {
@@ -48,8 +50,8 @@ fn check_states(
     for (at, old) in before.items().enumerate() {
         let (name, state) = (old.get("name").text(), old.get("state"));
         let ended = state.get("terminated");
-        let failed = ended.get("exitCode").number().unwrap_or_default() != 0;
-        if !ended.is_set() || (failed && policy == "OnFailure") || restarts(name) {
+        let code = ended.get("exitCode").number().unwrap_or_default();
+        if !ended.is_set() || (code != 0 && policy == "OnFailure") || restarts(name, code) {
             continue;
         }
         let runs = |new: &Field<'_, '_>| {
@@ -72,7 +74,7 @@ mod tests {
 
     fn pod(policy: &str, list: &str, state: &Value) -> Value {
         json!({
-            "spec": {"restartPolicy": policy, "initContainers": [
+            "spec": {"restartPolicy": policy, "containers": [{"name": "c"}], "initContainers": [
                 {"name": "sidecar", "restartPolicy": "Always"}]},
             "status": {"qosClass": "BestEffort", list: [{"name": "c", "state": state}]},
         })
@@ -94,7 +96,28 @@ mod tests {
         check("OnFailure", "containerStatuses", 1, &[]);
         check("OnFailure", "containerStatuses", 0, &[refused]);
         check("Never", "containerStatuses", 1, &[refused]);
+        check("Never", "containerStatuses", 42, &[refused]);
         let refused = "status.ephemeralContainerStatuses[0].state: Forbidden: may not be";
         check("Always", "ephemeralContainerStatuses", 1, &[refused]);
+    }
+
+    #[test]
+    fn a_container_that_a_rule_restarts_may_run_again() {
+        let state = |code: i64, state: &Value| {
+            let mut pod = pod("Never", "containerStatuses", state);
+            let codes = json!({"operator": "In", "values": [code]});
+            pod["spec"]["containers"] = json!([{"name": "c", "restartPolicy": "Never",
+                "restartPolicyRules": [{"action": "Restart", "exitCodes": codes}]}]);
+            pod
+        };
+        let check = |code: i64, expected: &[&str]| {
+            let old = state(42, &json!({"terminated": {"exitCode": code}}));
+            let mut errors = ErrorList::new();
+            let new = state(42, &json!({"running": {}}));
+            check_change(Field::root(&new), Field::root(&old), &mut errors);
+            check_errors(&errors, expected);
+        };
+        check(42, &[]);
+        check(1, &["status.containerStatuses[0].state: Forbidden: may not be transitioned to"]);
     }
 }

@@ -31,12 +31,13 @@ fn names_and_images() {
 #[test]
 fn policies_are_closed_sets() {
     check_container(
-        &json!({"imagePullPolicy": "Odd", "terminationMessagePolicy": "Odd", "restartPolicy": "Never"}),
+        &json!({"imagePullPolicy": "Odd", "terminationMessagePolicy": "Odd", "restartPolicy": "Odd"}),
         &[
             "spec.containers[0].terminationMessagePolicy: Unsupported value: \"Odd\": supported val",
             "spec.containers[0].imagePullPolicy: Unsupported value: \"Odd\": supported values: \
              \"Always\", \"IfNotPresent\", \"Never\"",
-            "spec.containers[0].restartPolicy: Forbidden: may not be set for non-init containers",
+            "spec.containers[0].restartPolicy: Unsupported value: \"Odd\": supported values: \
+             \"Always\", \"Never\", \"OnFailure\"",
         ],
     );
 }
@@ -192,7 +193,7 @@ fn resizing_restarts_or_does_not() {
 }
 
 #[test]
-fn init_containers_restart_always_or_never() {
+fn init_containers_that_do_not_restart_always_have_no_probes() {
     let init = |fields: serde_json::Value| {
         let mut container = json!({"name": "i", "image": "i"});
         for (key, value) in fields.as_object().unwrap() {
@@ -202,11 +203,7 @@ fn init_containers_restart_always_or_never() {
     };
     let probe = json!({"tcpSocket": {"port": 1}});
     check_spec(&init(json!({"restartPolicy": "Always", "livenessProbe": probe})), &[]);
-    check_spec(
-        &init(json!({"restartPolicy": "Never"})),
-        &["spec.initContainers[0].restartPolicy: Unsupported value: \"Never\": supported values: \
-           \"Always\""],
-    );
+    check_spec(&init(json!({"restartPolicy": "Never"})), &[]);
     check_spec(
         &init(json!({"livenessProbe": probe})),
         &["spec.initContainers[0].livenessProbe: Forbidden: may not be set for init containers wi"],

@@ -43,6 +43,23 @@ fn names_of_other_things() {
 }
 
 #[test]
+fn the_name_of_the_machine() {
+    check_spec(&json!({"hostnameOverride": "a.example", "hostname": "h"}), &[]);
+    check_spec(
+        &json!({"hostnameOverride": "A", "hostNetwork": true, "setHostnameAsFQDN": true}),
+        &[
+            "spec.hostnameOverride: Invalid value: \"A\": a lowercase RFC 1123 subdomain",
+            "spec.hostnameOverride: Forbidden: may not be set when `hostNetwork` is true",
+            "spec.hostnameOverride: Forbidden: may not be set when `setHostnameAsFQDN` is true",
+        ],
+    );
+    check_spec(
+        &json!({"hostnameOverride": "a".repeat(65)}),
+        &["spec.hostnameOverride: Too long: may not be more than 64 bytes"],
+    );
+}
+
+#[test]
 fn numbers_and_tolerations() {
     check_spec(
         &json!({"activeDeadlineSeconds": 0, "tolerations": [{"operator": "Odd", "key": "a"}]}),
