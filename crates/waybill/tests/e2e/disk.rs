@@ -119,6 +119,37 @@ fn a_pod_on_containerd_that_outgrows_its_volume_is_evicted() {
     drop(containerd);
 }
 
+/// Three pods once wrote 60 MB each to places that no volume has, within a limit of 10Mi, and ran on.
+#[test]
+fn a_pod_that_outgrows_its_limit_of_the_disk_is_evicted_wherever_it_writes() {
+    let Some(stack) = Setup::new(BINARY).start() else { return };
+    let kubectl = stack.kubectl();
+    let pod = |name: &str, path: &str, megabytes: u32| {
+        let script = format!("dd if=/dev/zero of={path} bs=1048576 count={megabytes}; sleep 3600");
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{
+            terminationGracePeriodSeconds: 0,
+            containers: [{{name: main, image: '{IMAGE}', command: [sh, -c, '{script}'],
+                resources: {{limits: {{ephemeral-storage: 10Mi}}}}}}]}}}}"
+        )
+    };
+    let places = [("layer", "/file"), ("hosts", "/etc/hosts"), ("words", "/dev/termination-log")];
+    kubectl.apply(&pod("modest", "/file", 2)).succeeds();
+    for (name, path) in places {
+        kubectl.apply(&pod(name, path, 60)).succeeds();
+    }
+    let expected = "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. ";
+    for (name, _) in places {
+        let reason = format!("get pod {name} -o jsonpath={{.status.phase}}/{{.status.reason}}");
+        kubectl.eventually(&reason, "Failed/Evicted");
+        let message = format!("get pod {name} -o jsonpath={{.status.message}}");
+        assert_eq!(kubectl.line(&message).succeeds().stdout, expected);
+    }
+    kubectl.line("get pod modest").shows(&["modest 1/1 Running 0"]);
+    kubectl.line("delete pods --all --wait=true").succeeds();
+    stack.stop();
+}
+
 /// Puts a small disk where containers' logs are; takes it away when it is dropped.
 struct SmallLogs {
     disk: SmallDisk,
