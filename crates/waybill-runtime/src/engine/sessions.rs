@@ -126,10 +126,13 @@ impl Sessions {
         self.write_history(id);
     }
 
-    /// Keeps a session for after a reboot. Nobody waits for a disk here, nor fails because of it.
+    /// Keeps a session of somebody for after a reboot; probes and hooks have no audit ID, and are too many for a disk. Nobody fails
+    /// because of it.
     fn write_history(&self, id: &str) {
         let Some(history) = &self.history else { return };
-        let file = self.table().sessions.get(id).map(|it| SessionFile::of(&it.record));
+        let known =
+            |known: &Known| known.record.audit_id.is_some().then(|| SessionFile::of(&known.record));
+        let file = self.table().sessions.get(id).and_then(known);
         if let Some(file) = file
             && let Err(error) = record::save(&record::session_file(history, id), &file)
         {
@@ -231,6 +234,8 @@ fn lost_exit(record: &SessionRecord) -> Exit {
 mod tests {
     use std::time::Duration;
 
+    use waybill_core::id::AuditId;
+
     use super::*;
 
     fn session(id: usize) -> SessionRecord {
@@ -307,8 +312,10 @@ mod tests {
         let history = tempfile::tempdir().unwrap();
         let open = |run: &Path| Sessions::new(run.to_owned(), Some(history.path().to_owned()));
         let sessions = open(before.path());
-        for id in 0..3 {
-            sessions.add(session(id));
+        for id in 0..4 {
+            // The last one is a probe.
+            let audit_id = (id < 3).then(|| AuditId::parse("a").unwrap());
+            sessions.add(SessionRecord { audit_id, ..session(id) });
             let identity = SessionIdentity { cgroup_id: 70, made_at: 9 };
             sessions.started(&format!("s{id}"), 5, SystemTime::UNIX_EPOCH, identity);
         }
