@@ -18,6 +18,10 @@ use crate::program::KUBECTL;
 /// Longer than anything takes that a test waits for, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
+/// What kubectl 1.32 says when a session was faster than itself: it reads before it has made its streams, and throws away what came
+/// meanwhile, the exit code too. Later ones wait.
+const TOO_FAST: &str = "Unknown stream id";
+
 /// A kubectl that talks to one cluster.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
@@ -65,10 +69,15 @@ impl Kubectl {
 
     /// The same with something on its standard input.
     pub fn with_input(&self, arguments: &[&str], input: &str) -> Ran {
-        let mut child = self.spawn(arguments);
-        // A command that fails early does not read its input.
-        let _ = child.stdin.take().expect("stdin is piped").write_all(input.as_bytes());
-        Ran::of(format!("kubectl {}", arguments.join(" ")), child)
+        loop {
+            let mut child = self.spawn(arguments);
+            // A command that fails early does not read its input.
+            let _ = child.stdin.take().expect("stdin is piped").write_all(input.as_bytes());
+            let ran = Ran::of(format!("kubectl {}", arguments.join(" ")), child);
+            if !(arguments.contains(&"exec") && ran.stderr.contains(TOO_FAST)) {
+                return ran;
+            }
+        }
     }
 
     /// `kubectl apply` of `manifest`.
