@@ -6,11 +6,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group};
+use tokio::process::Child;
 
 use crate::process::{Process, raw, was_asked};
 
@@ -46,10 +48,19 @@ pub(crate) enum Family {
 }
 
 impl Running {
-    pub(crate) fn new(family: Family) -> Self {
-        let plugin = raw(family.plugin());
-        lock().insert(plugin, family);
-        Self(Some(plugin))
+    /// Starts a plugin. Whoever ends all plugins meanwhile waits, and ends this one, too.
+    pub(crate) fn start(
+        start: impl FnOnce() -> io::Result<Child>,
+        family_of: impl FnOnce(Pid) -> Family,
+    ) -> io::Result<(Self, Child)> {
+        let mut running = lock();
+        let child = start()?;
+        let plugin = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let plugin = plugin.map(|plugin| {
+            running.insert(raw(plugin), family_of(plugin));
+            raw(plugin)
+        });
+        Ok((Self(plugin), child))
     }
 
     pub(crate) fn kill(&self) {
@@ -88,12 +99,6 @@ impl Family {
     pub(crate) fn in_our_group(plugin: Pid, question: &str) -> Self {
         let start = Process::read(raw(plugin)).map_or(u64::MAX, |process| process.start);
         Self::Descent { plugin, start, question: question.to_owned() }
-    }
-
-    fn plugin(&self) -> Pid {
-        match self {
-            Self::Group(plugin) | Self::Descent { plugin, .. } => *plugin,
-        }
     }
 
     fn hears_terminal(&self) -> bool {

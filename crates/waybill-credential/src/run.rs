@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::Pid;
 use tokio::{
     io::AsyncReadExt,
     process::{Child, ChildStdout, Command},
@@ -92,13 +91,13 @@ pub(crate) async fn run_with(
     if leads_group {
         command.process_group(0);
     }
-    let child = command.spawn().map_err(|cause| start_error(stanza, &program, cause))?;
-    let plugin = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    let family = plugin.map(|plugin| {
+    let family_of = |plugin| {
         if leads_group { Family::Group(plugin) } else { Family::in_our_group(plugin, question) }
-    });
+    };
+    let (family, child) = Running::start(|| command.spawn(), family_of)
+        .map_err(|cause| start_error(stanza, &program, cause))?;
     let limit = (talk != Talk::OnStdin).then_some(options.timeout);
-    Run { family: family.map(Running::new), child }.finish(stanza, limit).await
+    Run { family: Some(family), child }.finish(stanza, limit).await
 }
 
 /// The program with its arguments and variables. No shell is involved.

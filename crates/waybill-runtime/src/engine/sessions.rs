@@ -317,7 +317,8 @@ mod tests {
             let audit_id = (id < 3).then(|| AuditId::parse("a").unwrap());
             sessions.add(SessionRecord { audit_id, ..session(id) });
             let identity = SessionIdentity { cgroup_id: 70, made_at: 9 };
-            sessions.started(&format!("s{id}"), 5, SystemTime::UNIX_EPOCH, identity);
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(id as u64);
+            sessions.started(&format!("s{id}"), 5, time, identity);
         }
         sessions.end("s1", &exit());
         let again = open(after.path());

@@ -48,6 +48,13 @@ pub(super) struct Creation {
     pub(super) ended: HashMap<Pid, WaitStatus>,
 }
 
+/// What is known of a container's first process when its start is judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FirstProcess {
+    Lives,
+    Ended,
+}
+
 impl Monitor {
     pub(super) fn create(
         &mut self,
@@ -226,12 +233,25 @@ impl Monitor {
         Ok(())
     }
 
+    /// Answers the start, if it is known by now whether the program runs.
     pub(super) fn advance_start(&mut self) {
+        self.judge_start(FirstProcess::Lives);
+    }
+
+    /// Answers the start at the latest moment.
+    pub(super) fn finish_start(&mut self) {
+        self.judge_start(FirstProcess::Ended);
+    }
+
+    fn judge_start(&mut self, first: FirstProcess) {
         let Some(container) = &mut self.container else { return };
         let Phase::Starting { asked_by } = container.phase else { return };
         let Some(status) = &container.status else { return };
         let fault = match Reader::default().read(status.as_fd()) {
-            Ok(Read::Later) => return,
+            Ok(Read::Later) if first == FirstProcess::Lives => return,
+            // It said nothing before it ended, so its program ran. That the other end is open is its creator's doing, which may
+            // take its time to end on a busy machine.
+            Ok(Read::Later) => None,
             Ok(Read::Frame(frame)) => frame.parse().ok().map(Fault::from_message),
             Ok(Read::End) | Err(_) => None,
         };

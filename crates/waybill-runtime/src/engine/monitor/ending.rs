@@ -50,7 +50,7 @@ impl Monitor {
 
     pub(super) fn init_ended(&mut self, status: WaitStatus) {
         // Whether the program could be executed is known by now.
-        self.advance_start();
+        self.finish_start();
         let Some(container) = &mut self.container else { return };
         let code = code_of(status);
         let out_of_memory = code != 0 && container.cgroup.ran_out_of_memory();
