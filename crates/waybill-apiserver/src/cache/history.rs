@@ -78,7 +78,8 @@ impl History {
         self.told.push_back(Arc::new(Told::new(Arc::clone(&change))));
         self.changes.push_back(change);
         let most = if all > BYTES_OF_ALL { BYTES_THEN } else { BYTES };
-        while self.changes.len() > CHANGES || self.bytes > most {
+        // The newest stays however large it is, or watches that keep up would be cut off too.
+        while self.changes.len() > CHANGES || (self.changes.len() > 1 && self.bytes > most) {
             self.forget_oldest();
         }
         while self.told.len() > LINES.min(self.changes.len()) {

@@ -126,6 +126,21 @@ fn old_versions_of_large_objects_are_not_kept_by_their_number() {
     assert!(cache.watch(2.into()).is_err() && cache.watch(64.into()).is_ok());
 }
 
+/// When all resources together hold too much, each keeps a little; a watch that keeps up hears all the same.
+#[test]
+fn a_large_change_is_told_also_when_the_past_takes_too_much() {
+    let held = Arc::default();
+    let caches: Vec<_> = (0..12).map(|_| Cache::new(Vec::new(), 1.into(), &held)).collect();
+    for cache in &caches {
+        let (mut versions, mut watcher) =
+            (Versions::default(), cache.watch(1.into()).ok().unwrap());
+        for revision in 2..24 {
+            versions.put(cache, revision);
+            assert!(watcher.ready().is_some(), "revision {revision}");
+        }
+    }
+}
+
 /// Hole: what waited for a watch that nobody reads was as many changes, each as large as it liked, for
 /// each watch another part of the past.
 #[test]

@@ -29,7 +29,7 @@ const HOSTNAME: &str = "hostname";
 const HOSTS: &str = "hosts";
 const RESOLV_CONF: &str = "resolv.conf";
 
-/// As large as everywhere else. The mode is for runtimes up to 0.1.0, which take the whole for shared memory.
+/// As large as everywhere else. The mode is for older runtimes, which take the whole for shared memory.
 const SHM_OPTIONS: &std::ffi::CStr = c"mode=1777,size=67108864";
 
 /// How a sandbox stands to the machine, as far as its files show it.
@@ -53,7 +53,7 @@ pub(crate) fn shared(directory: &Path, ipc: NamespaceMode) -> Shared {
     }
 }
 
-/// The same for a sandbox that a runtime up to 0.1.0 made: only its shared memory has a file system of its own.
+/// The same for a sandbox of an older runtime, in which only shared memory has a file system of its own.
 fn shared_as_before(directory: &Path, ipc: NamespaceMode) -> Shared {
     Shared {
         shm: if ipc == NamespaceMode::Node { "/dev/shm".into() } else { directory.join(MOUNT) },
@@ -98,7 +98,7 @@ fn mount_own(directory: &Path) -> Result<()> {
             .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)))
             .map_err(CriError::io("make", &path))?;
     }
-    // Where runtimes up to 0.1.0 look, should one of them take this sandbox over.
+    // Where older runtimes look, should one of them take this sandbox over.
     for name in [HOSTNAME, HOSTS, RESOLV_CONF] {
         let link = directory.join(name);
         symlink(Path::new(MOUNT).join(NAMES).join(name), &link)
