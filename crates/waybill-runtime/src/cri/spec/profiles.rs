@@ -33,16 +33,18 @@ pub(super) fn check_container(
     apparmor_profile(context.apparmor.as_ref(), apparmor_path, &machine.apparmor)
 }
 
-/// What a sandbox may ask for. Kubelets ask for the default seccomp profile for every sandbox; no
-/// program of the pod runs there, only a process of ours that waits.
+/// What a sandbox may ask for. Kubelets ask for the default seccomp profile for every sandbox, and other clients for that of the
+/// pod; no program of the pod runs there, only a process of ours that waits, so there is nothing to confine.
 pub(crate) fn check_sandbox(
     context: &LinuxSandboxSecurityContext,
     machine: &Machine,
 ) -> Result<()> {
-    if context.seccomp.as_ref().is_some_and(|it| it.profile_type() == ProfileType::Localhost) {
-        return Err(no_sandbox_seccomp());
+    if let Some(profile) =
+        context.seccomp.as_ref().filter(|it| it.profile_type() == ProfileType::Localhost)
+    {
+        local_file(&profile.localhost_ref)?;
     }
-    // As by seccomp, nothing of the pod runs there that could be confined; what cannot be is refused.
+    // What could not be confined is refused all the same: its containers will ask for it next.
     apparmor_profile(context.apparmor.as_ref(), "", &machine.apparmor)?;
     check_selinux(context.selinux_options.as_ref(), machine)
 }
@@ -78,11 +80,6 @@ fn local_file(reference: &str) -> Result<SeccompProfile> {
             format!("the seccomp profile {reference:?} is not an absolute path of this machine");
         Err(CriError::invalid(reason))
     }
-}
-
-fn no_sandbox_seccomp() -> CriError {
-    let advice = "no program of the pod runs in a sandbox; name the profile for its containers";
-    CriError::unsupported("a seccomp profile of the machine (Localhost) for a sandbox", advice)
 }
 
 /// The AppArmor profile of a container, if it shall have one. Older kubelets send it as a word with the name behind.
@@ -208,6 +205,17 @@ mod tests {
         ] {
             let refused = apparmor(loaded, asked).unwrap_err();
             assert!(refused.contains(text), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_sandbox_may_name_a_seccomp_profile_by_a_whole_path() {
+        for (reference, taken) in [("/a/b.json", true), ("b.json", false), ("", false)] {
+            let localhost_ref = reference.to_owned();
+            let profile_type = ProfileType::Localhost.into();
+            let seccomp = Some(SecurityProfile { profile_type, localhost_ref });
+            let context = LinuxSandboxSecurityContext { seccomp, ..Default::default() };
+            assert_eq!(check_sandbox(&context, &machine()).is_ok(), taken, "{reference:?}");
         }
     }
 
