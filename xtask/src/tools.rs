@@ -137,30 +137,29 @@ pub(crate) const TESTS: &[Tool] = &[
 ];
 
 /// For a machine with the kernel of Debian 12.
-pub(crate) const VM_DEBIAN12: &[Tool] = &[
-    BUSYBOX,
-    QEMU,
-    Tool {
-        name: "kernel-debian12",
-        why: "containers are started on Debian 12's own kernel",
-        is_there: || has_kernel("bookworm"),
-        fetch: || fetch_kernel("bookworm"),
-        remedy: "unpack the kernel package of Debian bookworm into ~/.cache/waybill/linux-bookworm",
-    },
-];
+pub(crate) const VM_DEBIAN12: &[Tool] = &[BUSYBOX, QEMU, KERNEL_DEBIAN12];
 
 /// For a machine with the kernel of Debian 13.
-pub(crate) const VM_TRIXIE: &[Tool] = &[
-    BUSYBOX,
-    QEMU,
-    Tool {
-        name: "kernel-trixie",
-        why: "containers are started on Debian trixie's kernel",
-        is_there: || has_kernel("trixie"),
-        fetch: || fetch_kernel("trixie"),
-        remedy: "unpack the kernel package of Debian trixie into ~/.cache/waybill/linux-trixie",
-    },
-];
+pub(crate) const VM_TRIXIE: &[Tool] = &[BUSYBOX, QEMU, KERNEL_TRIXIE];
+
+/// For both.
+pub(crate) const VM: &[Tool] = &[BUSYBOX, QEMU, KERNEL_DEBIAN12, KERNEL_TRIXIE];
+
+const KERNEL_DEBIAN12: Tool = Tool {
+    name: "kernel-debian12",
+    why: "containers are started on Debian 12's own kernel",
+    is_there: || has_kernel("bookworm"),
+    fetch: || fetch_kernel("bookworm"),
+    remedy: "unpack the kernel package of Debian bookworm into ~/.cache/waybill/linux-bookworm",
+};
+
+const KERNEL_TRIXIE: Tool = Tool {
+    name: "kernel-trixie",
+    why: "containers are started on Debian trixie's kernel",
+    is_there: || has_kernel("trixie"),
+    fetch: || fetch_kernel("trixie"),
+    remedy: "unpack the kernel package of Debian trixie into ~/.cache/waybill/linux-trixie",
+};
 
 const BUSYBOX: Tool = Tool {
     name: "busybox",

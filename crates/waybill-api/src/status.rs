@@ -238,6 +238,21 @@ impl Status {
         Self::failure(409, "Conflict", message, Some(target.details()))
     }
 
+    /// 409: others manage fields that a client wants to apply; each is a message and a field.
+    pub fn apply_conflict(
+        message: impl Into<String>,
+        conflicts: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let cause = |(message, field)| StatusCause {
+            reason: "FieldManagerConflict".to_owned(),
+            message,
+            field,
+        };
+        let causes = conflicts.into_iter().take(MOST_CAUSES).map(cause).collect();
+        let details = StatusDetails { causes, ..StatusDetails::default() };
+        Self::failure(409, "Conflict", message.into(), Some(details))
+    }
+
     /// 410: the history that the client asks for is gone; it must list again.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, "Expired", message.into(), None)
@@ -294,6 +309,28 @@ impl Status {
             });
         }
         status
+    }
+
+    /// A refusal with a code, reason and text that somebody else chose, such as an admission webhook.
+    pub fn refused(code: u16, reason: &str, message: impl Into<String>) -> Self {
+        Self::failure(code, reason, message.into(), None)
+    }
+
+    /// A refusal about an object, with its text as a cause, as admission policies have it.
+    pub fn denied(
+        target: Target<'_>,
+        code: u16,
+        reason: &str,
+        message: String,
+        cause: &str,
+    ) -> Self {
+        let mut details = target.details();
+        details.causes.push(StatusCause {
+            reason: String::new(),
+            message: cause.to_owned(),
+            field: String::new(),
+        });
+        Self::failure(code, reason, message, Some(details))
     }
 
     /// Whether it tells of a success.

@@ -1,15 +1,18 @@
 //! One request from its headers to its answer: who asks, may they, what happens, what is recorded.
 
+mod access;
+mod apply;
+mod asked;
 mod health;
 mod nonresource;
-mod pods;
 mod reviews;
+mod subresources;
 mod write;
 
 use std::{
     net::IpAddr,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -17,39 +20,38 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 use tokio_util::task::TaskTracker;
 use waybill_api::{gates::FeatureGates, status::Status};
-use waybill_core::chain::Chain;
-use waybill_stream::{long_target, splice::StreamEnd};
+use waybill_core::id::AuditId;
+use waybill_stream::splice::StreamEnd;
 
 pub(crate) use self::nonresource::open_api;
+use self::{access::Asking, asked::Asked};
 use crate::{
+    admission::{Remarks, Tracking, WriteOptions},
     audit::{
         self, Budget, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id,
-        is_stranger,
     },
-    authn::{Authenticated, Authenticator, Peer, front_proxy::strip, impersonation},
-    authz::{Authorizer, FieldTerm, MASTERS_GROUP, forbidden},
-    http::{
-        Answer, AnswerBody, Body, Connection, InFlight, InFlightRequest, RequestKind, Service,
-        compress, keeping,
-    },
+    authn::{Authenticator, Peer},
+    authz::Authorizer,
+    clock::Clock,
+    http::{Answer, AnswerBody, Body, Connection, InFlight, Service, compress, keeping},
     metrics::Metrics,
     proxy::{NodeProxy, ProxyAnswer, address::NodeAddressType, session::SessionSigner},
-    query::Query,
+    query::{DryRun, Query},
     read::{self, Reader, View, WatchOptions, watch_lines},
-    request::{Action, Target, User},
-    rest::{Clock, Rest},
+    registry::Resource,
+    request::User,
     route::{ResourceRoute, Route},
     schema::OpenApi,
-    selector::field::FieldSelector,
+    write::{Change, Writer},
 };
 
 /// Everything a request needs.
 pub(crate) struct Api {
     pub(crate) reader: Reader,
-    pub(crate) rest: Rest,
+    pub(crate) writer: Arc<Writer>,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) recorder: Arc<Recorder>,
@@ -61,12 +63,14 @@ pub(crate) struct Api {
     pub(crate) open_api: OpenApi,
     /// What waits for the end of sessions.
     pub(crate) sessions: TaskTracker,
+    /// Changes that were begun.
+    pub(crate) changes: TaskTracker,
     pub(crate) gates: FeatureGates,
     pub(crate) clock: Clock,
     pub(crate) in_flight: Arc<InFlight>,
     /// How many lines of our log those may cause who do not say who they are.
     pub(crate) strangers_lines: Mutex<Budget>,
-    /// How long a client may take to send a body.
+    /// How long a client may take to send a body, and a request at most.
     pub(crate) request_timeout: Duration,
 }
 
@@ -77,6 +81,27 @@ struct Context<'a> {
     headers: &'a HeaderMap,
     query: &'a Query,
     audit: &'a mut RequestAudit,
+    remarks: &'a Remarks,
+}
+
+impl<'a> Context<'a> {
+    /// Who wants to change what `route` leads to, and how.
+    fn change(&self, route: &'a ResourceRoute) -> Result<Change<'a>, Status> {
+        apply::check_options(self)?;
+        Ok(Change {
+            route,
+            user: self.user,
+            dry_run: DryRun::parse(self.query.all("dryRun"))?,
+            options: WriteOptions {
+                field_manager: self.query.text("fieldManager"),
+                user_agent: text_header(self.headers, header::USER_AGENT),
+                tracking: Tracking::ByWriter,
+                field_validation: self.query.text("fieldValidation"),
+                deletion: None,
+            },
+            remarks: self.remarks,
+        })
+    }
 }
 
 /// What a handler makes of a request.
@@ -104,210 +129,174 @@ impl Service for Api {
         connection: Connection,
         mut request: Request<Incoming>,
     ) -> Response<Body> {
-        let started = std::time::Instant::now();
-        let (path, raw_query) =
-            (request.uri().path().to_owned(), long_target::query(&request).to_owned());
-        let uri = match raw_query.as_str() {
-            "" => path.clone(),
-            query => format!("{path}?{query}"),
-        };
-        let method = request.method().clone();
-        let query = Query::parse(&raw_query);
-        let route = Route::parse(&path);
-        let headers = match &route {
-            // A session passes the request on, with its headers but without credentials.
-            Route::Resource(route) if !route.subresource.is_empty() => {
-                let headers = request.headers().clone();
-                strip(request.headers_mut());
-                headers
-            }
-            _ => std::mem::take(request.headers_mut()),
-        };
-        let mut action = route.action(&method, &path, query.flag("watch"));
-        let lifetime = lifetime(&action, &query);
-        let authenticated = self.authenticate(&connection, &headers, &path);
-        let audit_peer = if connection.peer.is_trusted_proxy((self.clock)()) {
-            audit::Peer::TrustedFrontProxy
-        } else {
-            audit::Peer::Direct
-        };
-        if authenticated.as_ref().is_ok_and(|found| !is_stranger(&found.user)) {
-            connection.open.note_known();
+        let asked = Asked::read(&mut request);
+        let id = self.name(&connection, &asked);
+        if asked.is_read() {
+            return self.handle(connection, asked, id, request).await;
         }
-        let nobody = User::default();
-        let user = authenticated.as_ref().map_or(&nobody, |found| &found.user);
-        let acting_as = match &authenticated {
-            Ok(found) => self.acting_as(&found.user, &headers),
-            Err(_) => Ok(None),
+        // A change that was begun is carried through with its record, whether or not the client stays to hear
+        // of it: nothing stops between admission, the store and the audit log.
+        let limit = asked.deadline(self.request_timeout).unwrap_or(Some(self.request_timeout));
+        let handled = Arc::clone(&self).handle(connection, asked, id.clone(), request);
+        let change = self.changes.spawn(handled);
+        let status = match within(limit, change).await {
+            Some(Ok(response)) => return response,
+            Some(Err(_)) => Status::internal("the request could not be handled"),
+            None => too_late(),
         };
-        let source: [IpAddr; 1] = [connection.address.ip()];
-        let facts = RequestFacts {
-            id: choose_id(&headers, audit_peer),
-            user,
-            impersonated: acting_as.as_ref().ok().and_then(Option::as_ref),
-            action: &action,
-            uri: &uri,
-            source_ips: &source,
-            user_agent: text_header(&headers, header::USER_AGENT),
-            lifetime,
-        };
-        let mut audit = match self.recorder.begin(facts).await {
+        Answer::status(&status).into_response(id.as_str())
+    }
+}
+
+/// A response of a node with our name of the request, whatever the node calls it.
+fn named(mut response: Response<Body>, audit_id: &str) -> Response<Body> {
+    if let Ok(id) = HeaderValue::from_str(audit_id) {
+        response.headers_mut().insert("audit-id", id);
+    }
+    response
+}
+
+/// What `future` comes to, unless that takes longer than `limit`.
+async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => timeout(limit, future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
+/// Upstream's words for a request whose time is over.
+fn too_late() -> Status {
+    Status::timeout("request did not complete within the allotted timeout")
+}
+
+impl Api {
+    /// A request from its headers to its answer, in stages.
+    async fn handle(
+        self: Arc<Self>,
+        connection: Connection,
+        mut asked: Asked,
+        id: AuditId,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let started = std::time::Instant::now();
+        let audit_id = id.to_string();
+        let (asking, refused) = self.identify(&connection, &asked);
+        let mut audit = match self.begin_record(&connection, &asked, &asking, id).await {
             Ok(audit) => audit,
-            Err(error) => {
-                let status = Status::unavailable(error.to_string());
-                self.metrics.observe(&route, &action.verb, status.code(), started.elapsed());
-                return Answer::status(&status).into_response("");
+            Err(status) => {
+                let elapsed = started.elapsed();
+                self.metrics.observe(&asked.route, &asked.action.verb, status.code(), elapsed);
+                return Answer::status(&status).into_response(&audit_id);
             }
         };
-        let audit_id = audit.id().to_string();
+        let deadline = asked.deadline(self.request_timeout);
+        let refused = refused.or_else(|| deadline.as_ref().err().cloned());
+        // A change goes to its end; who waits for it has a deadline of their own.
+        let limit = deadline.ok().flatten().filter(|_| asked.is_read());
         // Counted until the answer is sent.
-        let counted = match (&authenticated, &acting_as) {
-            (Ok(found), Ok(other)) => {
-                let user = other.as_ref().unwrap_or(&found.user);
-                self.count(user, &action, lifetime)
-            }
-            _ => Ok(None),
+        let counted = match refused {
+            Some(status) => Err(status),
+            None => self.count(asking.user(), &asked.action, asked.lifetime),
         };
-        let result = match (&authenticated, &acting_as) {
-            (Err(status), _) | (_, Err(status)) => Err(status.clone()),
-            (Ok(_), Ok(_)) if counted.is_err() => Err(Status::too_many_requests()),
-            (Ok(found), Ok(other)) => {
-                let user = other.as_ref().unwrap_or(&found.user);
-                narrow_to_name(&mut action, &query);
-                match self.permit(user, &action, &query, &mut audit).await {
-                    Ok(()) => {
-                        let context = Context {
-                            user,
-                            method: &method,
-                            headers: &headers,
-                            query: &query,
-                            audit: &mut audit,
-                        };
-                        let handling = self.dispatch(&route, &path, context, request);
-                        match AssertUnwindSafe(handling).catch_unwind().await {
-                            Ok(result) => result,
-                            Err(_) => {
-                                // The hook of the process has logged where; the client learns that.
-                                audit.panicked();
-                                let status = Status::internal("the request could not be handled");
-                                return Answer::status(&status).into_response(&audit_id);
-                            }
-                        }
+        let remarks = Remarks::default();
+        let result = match &counted {
+            Ok(_) => {
+                let carried_out =
+                    self.carry_out(&mut asked, asking.user(), &mut audit, &remarks, request);
+                match within(limit, AssertUnwindSafe(carried_out).catch_unwind()).await {
+                    Some(Ok(result)) => result,
+                    None => Err(too_late()),
+                    Some(Err(_)) => {
+                        // The hook of the process has logged where; the client learns that.
+                        audit.panicked();
+                        let status = Status::internal("the request could not be handled");
+                        return Answer::status(&status).into_response(&audit_id);
                     }
-                    Err(status) => Err(status),
                 }
             }
+            Err(status) => Err(status.clone()),
         };
-        let answer = match result {
+        remarks.notes.tell(&mut audit);
+        let observe = |code: u16| {
+            self.metrics.observe(&asked.route, &asked.action.verb, code, started.elapsed());
+        };
+        let (answer, outcome) = match result {
             Ok(Handled::Upgraded(response)) => {
                 let code = response.status().as_u16();
-                self.metrics.observe(&route, &action.verb, code, started.elapsed());
+                observe(code);
                 audit.response_started(code).await;
-                return response.map(|body| keeping(body, (audit, counted, connection.open)));
+                let response =
+                    response.map(|body| keeping(body, (audit, counted, connection.open)));
+                return named(response, &audit_id);
             }
             Ok(Handled::Session(answer)) => {
                 let code = answer.response.status().as_u16();
-                self.metrics.observe(&route, &action.verb, code, started.elapsed());
+                observe(code);
                 audit.response_started(code).await;
                 self.follow_session(answer.ended, (audit, counted, connection.open));
-                return answer.response;
+                return named(answer.response, &audit_id);
             }
-            Ok(Handled::Answer(answer)) => answer,
-            Err(status) => Answer::status(&status),
+            Ok(Handled::Answer(answer)) => {
+                let outcome = ResponseStatus::code(answer.code.as_u16());
+                (answer, outcome)
+            }
+            Err(status) => (Answer::status(&status), ResponseStatus::from(&status)),
         };
-        self.metrics.observe(&route, &action.verb, answer.code.as_u16(), started.elapsed());
-        let response = finish(answer, audit, &headers, &audit_id, lifetime).await;
+        let answer = answer.with_warnings(remarks.warnings.take());
+        observe(answer.code.as_u16());
+        let response = finish(answer, outcome, audit, &asked, &audit_id).await;
         match counted {
             Ok(Some(counted)) => response.map(|body| keeping(body, counted)),
             _ => response,
         }
     }
-}
 
-impl Api {
-    fn authenticate(
+    /// By what name it is on record.
+    fn name(&self, connection: &Connection, asked: &Asked) -> AuditId {
+        let peer = if connection.peer.is_trusted_proxy((self.clock)()) {
+            audit::Peer::TrustedFrontProxy
+        } else {
+            audit::Peer::Direct
+        };
+        choose_id(&asked.headers, peer)
+    }
+
+    async fn begin_record(
         &self,
         connection: &Connection,
-        headers: &HeaderMap,
-        path: &str,
-    ) -> Result<Authenticated, Status> {
-        let now = (self.clock)();
-        self.authenticator.authenticate(&connection.peer, headers, path, now).map_err(|error| {
-            let lines = &mut self.strangers_lines.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(left_out) = lines.take_line(now) {
-                let (address, error) = (connection.address, Chain(&error));
-                tracing::info!(%address, %error, left_out, "a client could not be authenticated");
-            }
-            Status::unauthorized()
-        })
-    }
-
-    /// Whom the caller acts for, if they may; everything below sees only that user.
-    fn acting_as(&self, caller: &User, headers: &HeaderMap) -> Result<Option<User>, Status> {
-        let asked = impersonation::asked_for(headers);
-        let Some(asked) = asked.map_err(|error| Status::bad_request(error.to_string()))? else {
-            return Ok(None);
+        asked: &Asked,
+        asking: &Asking,
+        id: AuditId,
+    ) -> Result<RequestAudit, Status> {
+        let source: [IpAddr; 1] = [connection.address.ip()];
+        let facts = RequestFacts {
+            id,
+            user: &asking.caller,
+            impersonated: asking.acting_as.as_ref(),
+            action: &asked.action,
+            uri: &asked.uri,
+            source_ips: &source,
+            user_agent: text_header(&asked.headers, header::USER_AGENT),
+            lifetime: asked.lifetime,
         };
-        for need in &asked.needs {
-            self.allow(caller, need, &[])?;
-        }
-        Ok(Some(asked.user))
+        let begun = self.recorder.begin(facts).await;
+        begun.map_err(|error| Status::unavailable(error.to_string()))
     }
 
-    /// Whether the request may be carried out: they may do it, and it is or can be recorded.
-    async fn permit(
-        &self,
+    /// Does what is asked, if the user may.
+    async fn carry_out(
+        self: &Arc<Self>,
+        asked: &mut Asked,
         user: &User,
-        action: &Action,
-        query: &Query,
         audit: &mut RequestAudit,
-    ) -> Result<(), Status> {
-        self.authorize(user, action, query)?;
-        audit.allowed().await.map_err(|error| Status::unavailable(error.to_string()))
-    }
-
-    /// Counts a request about a resource; an error if there are too many. Probes and discovery, and
-    /// administrators are not counted.
-    fn count(
-        &self,
-        user: &User,
-        action: &Action,
-        lifetime: Lifetime,
-    ) -> Result<Option<InFlightRequest>, Status> {
-        let is_path = matches!(action.target, Target::Path(_));
-        let is_admin = user.groups.iter().any(|group| group == MASTERS_GROUP);
-        if is_path || is_admin {
-            return Ok(None);
-        }
-        let kind = match (lifetime, action.verb.as_str()) {
-            (Lifetime::LongRunning, _) => RequestKind::Lasting,
-            (Lifetime::Short, "get" | "list" | "watch") => RequestKind::Reading,
-            (Lifetime::Short, _) => RequestKind::Mutating,
-        };
-        let counted = self.in_flight.begin(&user.name, kind);
-        counted.map(Some).ok_or_else(Status::too_many_requests)
-    }
-
-    fn authorize(&self, user: &User, action: &Action, query: &Query) -> Result<(), Status> {
-        let selector = FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default();
-        self.allow(user, action, &FieldTerm::all_of(&selector))
-    }
-
-    fn allow(&self, user: &User, action: &Action, terms: &[FieldTerm<'_>]) -> Result<(), Status> {
-        let decision = self.authorizer.authorize(user, action, terms);
-        if decision.is_allowed() {
-            return Ok(());
-        }
-        let message = forbidden::message(user, action, decision.reason());
-        let target = match &action.target {
-            Target::Resource(target) => waybill_api::status::Target {
-                group: &target.group,
-                resource: &target.resource,
-                name: &target.name,
-            },
-            Target::Path(_) => waybill_api::status::Target { group: "", resource: "", name: "" },
-        };
-        Err(Status::forbidden(target, message))
+        remarks: &Remarks,
+        request: Request<Incoming>,
+    ) -> Result<Handled, Status> {
+        asked.narrow_to_name();
+        self.permit(user, &asked.action, &asked.query, audit).await?;
+        let Asked { method, headers, query, .. } = &*asked;
+        let context = Context { user, method, headers, query, audit, remarks };
+        self.dispatch(&asked.route, &asked.path, context, request).await
     }
 
     /// The record of a session ends with the session, and it counts until then: both are `kept`.
@@ -364,27 +353,27 @@ impl Api {
         if !method_fits || !name_fits || !route.resource.verbs.contains(&verb) {
             return Err(Status::method_not_allowed(route.status_target(), verb));
         }
-        if !route.resource.is_stored() {
-            return Box::pin(self.review(route, context, request)).await;
+        if let Some(review) = route.resource.review {
+            return Box::pin(self.review(route, review, context, request)).await;
         }
         let now = (self.clock)();
         match verb {
             "get" => {
-                let view = view(&context)?;
+                let view = view(&context, route.resource)?;
                 self.reader.wait_for(read::From::parse_get(context.query)?).await?;
                 let object = self.reader.get(route)?;
-                Ok(Answer::json(http::StatusCode::OK, view.object(route.resource, &object, now)))
+                Ok(view.answer(http::StatusCode::OK, view.object(route.resource, &object, now)))
             }
             "list" => {
-                let view = view(&context)?;
+                let view = view(&context, route.resource)?;
                 self.reader.list(context.user, route, context.query, &view, now).await
             }
             "watch" => {
                 let options = WatchOptions::parse(route, context.query)?;
                 let clock = Arc::clone(&self.clock);
-                let view = view(&context)?;
+                let view = view(&context, route.resource)?;
                 let lines = watch_lines(&self.reader, route.resource, options, view, clock);
-                Ok(Answer::stream(lines.await?))
+                Ok(Answer { content_type: view.stream_type(), ..Answer::stream(lines.await?) })
             }
             // Boxed, as are the others that do much: reads would carry the room for them around.
             _ => Box::pin(self.write(route, verb, context, request)).await,
@@ -394,25 +383,25 @@ impl Api {
 
 async fn finish(
     answer: Answer,
+    outcome: ResponseStatus,
     mut audit: RequestAudit,
-    request: &HeaderMap,
+    asked: &Asked,
     audit_id: &str,
-    lifetime: Lifetime,
 ) -> Response<Body> {
     let code = answer.code.as_u16();
-    if matches!(answer.body, AnswerBody::Stream(_)) && lifetime == Lifetime::LongRunning {
+    if matches!(answer.body, AnswerBody::Stream(_)) && asked.lifetime == Lifetime::LongRunning {
         audit.response_started(code).await;
         // The end of the stream is the end of the record.
         return answer.into_response(audit_id).map(|body| keeping(body, audit));
     }
-    let answer = match audit.complete(ResponseStatus::code(code)).await {
+    let answer = match audit.complete(outcome).await {
         Ok(()) => answer,
         Err(_) if code >= 400 => answer,
         Err(error) => Answer::status(&Status::unavailable(format!(
             "the request was carried out, but could not be recorded yet: {error}"
         ))),
     };
-    let (answer, compressed) = compress(answer, request);
+    let (answer, compressed) = compress(answer, &asked.headers);
     let mut response = answer.into_response(audit_id);
     if compressed {
         let headers = response.headers_mut();
@@ -422,33 +411,8 @@ async fn finish(
     response
 }
 
-fn view(context: &Context<'_>) -> Result<View, Status> {
-    View::parse(context.headers, context.query.text("includeObject"))
-}
-
-/// Watches, sessions and followed logs last; everything else is over soon.
-fn lifetime(action: &Action, query: &Query) -> Lifetime {
-    let long = match &action.target {
-        Target::Resource(target) => match target.subresource.as_str() {
-            "attach" | "exec" | "portforward" => true,
-            "log" => query.flag("follow"),
-            _ => action.verb == "watch",
-        },
-        Target::Path(_) => false,
-    };
-    if long { Lifetime::LongRunning } else { Lifetime::Short }
-}
-
-/// A list or watch of one name is judged as being about that name, as in Kubernetes.
-fn narrow_to_name(action: &mut Action, query: &Query) {
-    if let Target::Resource(target) = &mut action.target
-        && target.name.is_empty()
-        && matches!(action.verb.as_str(), "list" | "watch" | "deletecollection")
-        && let Ok(selector) = FieldSelector::parse(query.text("fieldSelector"))
-        && let Some(name) = selector.exact("metadata.name")
-    {
-        target.name = name.to_owned();
-    }
+fn view(context: &Context<'_>, resource: &'static Resource) -> Result<View, Status> {
+    View::parse(context.headers, context.query.text("includeObject"), resource)
 }
 
 fn text_header(headers: &HeaderMap, name: header::HeaderName) -> &str {

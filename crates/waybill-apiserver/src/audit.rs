@@ -26,6 +26,7 @@
 //! - Events that are left out, and full files that are removed while they are young, are told of in the log.
 //! - Events that the disk does not take are kept in memory, as far as a bound allows, and written when it
 //!   takes them. What is lost beyond that, a [`Notice`](notice::Notice) in the log tells.
+//! - Another service may get the events too ([`webhook`]); the file has them first, and no request fails for its sake.
 
 mod bound;
 mod budget;
@@ -40,10 +41,7 @@ mod notes;
 mod notice;
 mod policy;
 mod recorder;
-
-use std::sync::Arc;
-
-use jiff::Timestamp;
+mod webhook;
 
 #[cfg(test)]
 pub(crate) use self::recorder::tests::{memory_recorder, silent_recorder};
@@ -63,7 +61,5 @@ pub(crate) use self::{
     recorder::{
         AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts, is_stranger,
     },
+    webhook::{Mode, Tee, Webhook, WebhookMetrics, WebhookOptions, WebhookTarget},
 };
-
-/// Tells the time.
-pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -1,27 +1,39 @@
 //! What the server does by itself: the objects that every cluster has, the end of namespaces, the placing
-//! of pods, and objects about drivers.
+//! of pods, objects about drivers, and the service by which pods find the server.
 //!
-//! Each controller follows the caches and writes through the same path as clients do. Each can be
+//! Each controller follows the caches and writes through the same path as clients do, recorded as theirs. Each can be
 //! cut off or fail at any point and does the right thing when it starts again.
 
+mod actor;
 mod basics;
 mod cluster_roles;
 mod compaction;
 mod csi_objects;
+mod kubernetes_service;
 mod namespaces;
 mod scheduler;
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::actor::Actor;
 pub(crate) use self::basics::ensure_basics;
-use crate::{api::Api, request::User};
+use crate::{audit::Recorder, authz::Authorizer, write::Writer};
+
+/// What the controllers tell others about the server.
+#[derive(Clone, Copy)]
+pub(crate) struct Told<'a> {
+    pub(crate) ca_certificate: &'a str,
+    pub(crate) address: SocketAddr,
+}
 
 /// Starts every controller; they end with `stop`.
 pub(crate) fn start(
-    api: &Arc<Api>,
-    ca_certificate: &str,
+    writer: &Arc<Writer>,
+    recorder: &Arc<Recorder>,
+    authorizer: &Arc<Authorizer>,
+    told: Told<'_>,
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) {
@@ -34,18 +46,23 @@ pub(crate) fn start(
             }
         });
     };
-    until(Box::pin(namespaces::run(Arc::clone(api), ca_certificate.to_owned())));
-    until(Box::pin(scheduler::run(Arc::clone(api))));
-    until(Box::pin(cluster_roles::run(Arc::clone(api))));
-    until(Box::pin(compaction::run(Arc::clone(api))));
-    until(Box::pin(csi_objects::run(Arc::clone(api))));
-}
-
-/// A part of the server that writes like a client.
-fn system_user(name: &str) -> User {
-    User {
-        name: name.to_owned(),
-        groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
-        ..User::default()
-    }
+    let actor = |name| Actor::new(writer, recorder, name);
+    let controller = |name| Actor::controller(writer, recorder, name);
+    until(Box::pin(namespaces::run(namespaces::Actors {
+        accounts: controller("service-account-controller"),
+        certificates: controller("root-ca-cert-publisher"),
+        namespaces: controller("namespace-controller"),
+        ca_certificate: told.ca_certificate.to_owned(),
+    })));
+    until(Box::pin(kubernetes_service::run(actor("system:apiserver"), told.address)));
+    until(Box::pin(scheduler::run(actor("system:kube-scheduler"))));
+    until(Box::pin(cluster_roles::run(
+        controller("clusterrole-aggregation-controller"),
+        Arc::clone(authorizer),
+    )));
+    until(Box::pin(compaction::run(Arc::clone(&writer.objects))));
+    until(Box::pin(csi_objects::run(csi_objects::Actors {
+        drivers: actor("system:apiserver"),
+        garbage: controller("generic-garbage-collector"),
+    })));
 }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{document::put, registry::Resource};
+use crate::{document::put, kinds::event::EVENTS_OF_EVENTS, registry::Resource};
 
 /// Fields of an event: in the core group, and in `events.k8s.io`.
 const EVENT_FIELDS: &[(&str, &str)] = &[
@@ -21,10 +21,10 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 /// Makes what a client of `resource` sent into what is stored.
 pub(crate) fn to_storage(resource: &'static Resource, mut document: Value) -> Value {
     let stored = resource.storage();
-    if std::ptr::eq(resource, stored) {
+    if std::ptr::eq(resource, stored) || document.is_null() {
         return document;
     }
-    if resource.group == "events.k8s.io" {
+    if std::ptr::eq(resource, &EVENTS_OF_EVENTS) {
         rename(&mut document, |(core, events)| (events, core));
     }
     put(&mut document, "/apiVersion", stored.api_version());
@@ -33,10 +33,10 @@ pub(crate) fn to_storage(resource: &'static Resource, mut document: Value) -> Va
 
 /// Makes what is stored into what clients of `resource` see.
 pub(crate) fn from_storage(resource: &'static Resource, mut document: Value) -> Value {
-    if std::ptr::eq(resource, resource.storage()) {
+    if std::ptr::eq(resource, resource.storage()) || document.is_null() {
         return document;
     }
-    if resource.group == "events.k8s.io" {
+    if std::ptr::eq(resource, &EVENTS_OF_EVENTS) {
         rename(&mut document, |(core, events)| (core, events));
     }
     put(&mut document, "/apiVersion", resource.api_version());

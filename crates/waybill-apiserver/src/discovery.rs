@@ -54,7 +54,7 @@ fn group(name: &str) -> Value {
 fn resource_list(group: &str, version: &str) -> Option<Value> {
     let of_version = |resource: &&Resource| resource.group == group && resource.version == version;
     let resources: Vec<Value> =
-        RESOURCES.iter().filter(of_version).flat_map(with_subresources).collect();
+        RESOURCES.iter().copied().filter(of_version).flat_map(with_subresources).collect();
     (!resources.is_empty()).then(|| {
         json!({
             "kind": "APIResourceList",

@@ -1,8 +1,14 @@
 //! Reading and writing JSON objects without surprises: what is missing reads as null, and writing
 //! makes the way.
 
+use std::fmt;
+
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::{Map, Value};
 use waybill_core::id::ResourceVersion;
 
@@ -83,6 +89,53 @@ pub(crate) fn to_bytes(document: &Value) -> Bytes {
     kept(document.to_string().as_bytes())
 }
 
+/// Reads a stored document, but not who manages its fields.
+pub(crate) fn without_managers(stored: &[u8]) -> Result<Value, serde_json::Error> {
+    let mut source = serde_json::Deserializer::from_slice(stored);
+    let read = Level::Root.deserialize(&mut source).and_then(|read| source.end().map(|()| read));
+    // What is not as we write it is read as it is.
+    read.or_else(|_| serde_json::from_slice(stored))
+}
+
+/// The levels of a document on the way to its managers.
+#[derive(Clone, Copy)]
+enum Level {
+    Root,
+    Metadata,
+}
+
+impl<'de> DeserializeSeed<'de> for Level {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
+        source.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Level {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut source: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(name) = source.next_key::<String>()? {
+            let value = match (self, name.as_str()) {
+                (Self::Root, "metadata") => source.next_value_seed(Self::Metadata)?,
+                (Self::Metadata, "managedFields") => {
+                    source.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+                (Self::Root | Self::Metadata, _) => source.next_value()?,
+            };
+            fields.insert(name, value);
+        }
+        Ok(Value::Object(fields))
+    }
+}
+
 fn fields(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -108,6 +161,18 @@ mod tests {
         assert_eq!(metadata(&document, "namespace"), "");
         remove_metadata(&mut document, "name");
         assert_eq!(document, json!({"metadata": {}}));
+    }
+
+    #[test]
+    fn managers_can_be_left_unread() {
+        let stored =
+            br#"{"metadata":{"managedFields":[{"a":1}],"name":"n"},"data":{"managedFields":"x"}}"#;
+        assert_eq!(
+            without_managers(stored).unwrap(),
+            json!({"metadata": {"name": "n"}, "data": {"managedFields": "x"}})
+        );
+        assert_eq!(without_managers(br#"{"metadata":1}"#).unwrap(), json!({"metadata": 1}));
+        assert!(without_managers(b"{} {}").is_err());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
         service_account::{Existing, ExistingPod, Objects, ServiceAccountTokens},
         token_file::TokenFile,
     },
-    patch::{PatchType, apply_bytes},
+    patch::{PatchType, apply_bytes, schema},
     protobuf,
     query::Query,
     read::From,
@@ -28,7 +28,7 @@ use crate::{
 /// An object, a zero byte, and a patch of each kind for it.
 pub fn patch(data: &[u8]) {
     for kind in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
-        let _ = apply_bytes(kind, data, "pods");
+        let _ = apply_bytes(kind, data, schema::POD);
     }
 }
 

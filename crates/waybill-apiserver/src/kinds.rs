@@ -4,24 +4,35 @@
 //! refused. Everything here is pure: documents come in, documents and field errors go out. A
 //! document may have any shape; nothing here panics or stops at the first fault.
 
-mod config_map;
-mod csi_driver;
-mod csi_node;
+pub(crate) mod admission_policy;
+pub(crate) mod admission_policy_binding;
+mod admission_rules;
+pub(crate) mod certificate_request;
+pub(crate) mod config_map;
+pub(crate) mod csi_driver;
+pub(crate) mod csi_node;
 mod document;
-mod event;
-mod lease;
+pub(crate) mod endpoint_slice;
+pub(crate) mod endpoints;
+pub(crate) mod event;
+pub(crate) mod lease;
 mod meta;
-mod namespace;
-mod node;
-mod pod;
-mod pod_template;
-mod provider_class;
-mod role;
-mod role_binding;
-mod secret;
+pub(crate) mod namespace;
+pub(crate) mod node;
+pub(crate) mod pod;
+pub(crate) mod pod_template;
+pub(crate) mod priority_class;
+pub(crate) mod provider_class;
+pub(crate) mod review;
+pub(crate) mod role;
+pub(crate) mod role_binding;
+pub(crate) mod runtime_class;
+pub(crate) mod secret;
 mod selector;
-mod service_account;
+pub(crate) mod service;
+pub(crate) mod service_account;
 mod taint;
+pub(crate) mod webhook_configuration;
 
 #[cfg(test)]
 mod testing;
@@ -32,12 +43,14 @@ use waybill_api::{field::ErrorList, gates::FeatureGates, pod::EnvOptions};
 use self::document::Field;
 pub(crate) use self::meta::NameRule;
 pub(crate) use self::{
+    certificate_request::{prepare_approval, validate_approval},
     namespace::{prepare_finalize, validate_finalize},
     pod::{
         bind, prepare_ephemeral_containers_update, validate_binding,
         validate_ephemeral_containers_update,
     },
 };
+use crate::registry::Scope;
 
 /// The rules of one kind.
 ///
@@ -132,16 +145,11 @@ impl Shape {
     const CLUSTER: Self = Self { scope: Scope::Cluster, ..Self::NAMESPACED };
 }
 
-/// Whether objects of a kind live in namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    Cluster,
-    Namespaced,
-}
-
 /// Whether `metadata.generation` counts the changes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
+    /// From 1, with each change of this field.
+    Of(&'static str),
     /// From 1, with each change of the `spec`.
     OfSpec,
     /// The kind has none.
@@ -157,28 +165,4 @@ pub(crate) enum Status {
     AtCreation,
     /// Its subresource only.
     Subresource,
-}
-
-/// The rules for `resource` of the API `group`; `None` if it is not served.
-pub(crate) fn kind(group: &str, resource: &str) -> Option<&'static dyn Kind> {
-    let kind: &dyn Kind = match (group, resource) {
-        ("", "configmaps") => &config_map::ConfigMap,
-        ("", "events") | ("events.k8s.io", "events") => &event::Event,
-        ("", "namespaces") => &namespace::Namespace,
-        ("", "nodes") => &node::Node,
-        ("", "pods") => &pod::Pod,
-        ("", "podtemplates") => &pod_template::PodTemplate,
-        ("", "secrets") => &secret::Secret,
-        ("", "serviceaccounts") => &service_account::ServiceAccount,
-        ("coordination.k8s.io", "leases") => &lease::Lease,
-        ("rbac.authorization.k8s.io", "clusterroles") => &role::ClusterRole,
-        ("rbac.authorization.k8s.io", "roles") => &role::Role,
-        ("rbac.authorization.k8s.io", "clusterrolebindings") => &role_binding::ClusterRoleBinding,
-        ("rbac.authorization.k8s.io", "rolebindings") => &role_binding::RoleBinding,
-        ("storage.k8s.io", "csidrivers") => &csi_driver::CsiDriver,
-        ("storage.k8s.io", "csinodes") => &csi_node::CsiNode,
-        ("storage.k8s.io", "providerclasses") => &provider_class::ProviderClass,
-        _ => return None,
-    };
-    Some(kind)
 }

@@ -10,6 +10,7 @@ mod audit;
 mod authn;
 mod authz;
 mod cache;
+mod clock;
 mod controllers;
 mod convert;
 mod discovery;
@@ -18,6 +19,7 @@ mod document;
 pub mod fuzzing;
 mod http;
 mod kinds;
+mod managers;
 mod metrics;
 mod objects;
 mod patch;
@@ -28,7 +30,6 @@ mod query;
 mod read;
 mod registry;
 mod request;
-mod rest;
 mod route;
 mod schedule;
 mod schema;
@@ -37,10 +38,12 @@ mod server;
 mod store;
 mod table;
 mod token_objects;
+mod write;
 
 pub use self::pki::{NodeFiles, NodeIdentity, NodeIdentityError, issue_node};
 pub use self::proxy::address::NodeAddressType;
 pub use self::server::{
-    AnonymousAccess, AuditFailure, AuditRotation, Config, EtcdFiles, EtcdStore, RequestLimits,
-    Server, ServerError, StoreConfig,
+    AnonymousAccess, AuditFailure, AuditRotation, AuditWebhook, AuditWebhookMode, Config,
+    Encryption, EtcdFiles, EtcdStore, KeyUse, RequestLimits, Server, ServerError, StoreConfig,
+    StoreKeys,
 };

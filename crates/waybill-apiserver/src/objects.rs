@@ -6,7 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -21,7 +21,18 @@ use waybill_core::{chain::Chain, id::ResourceVersion};
 use crate::{
     cache::{Cache, CachedObject, HeldBytes, ObjectKey},
     document::{metadata, remove_metadata, to_bytes},
-    registry::{RESOURCES, Resource, find},
+    kinds::{
+        admission_policy::VALIDATING_ADMISSION_POLICIES,
+        admission_policy_binding::VALIDATING_ADMISSION_POLICY_BINDINGS,
+        namespace::NAMESPACES,
+        pod::PODS,
+        role::{CLUSTER_ROLES, ROLES},
+        role_binding::{CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS},
+        webhook_configuration::{
+            MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS,
+        },
+    },
+    registry::{RESOURCES, Resource},
     store::{Change, Event, Expected, Snapshot, Store, StoreError, Stored, Write, WriteError},
 };
 
@@ -49,6 +60,8 @@ pub(crate) struct Objects {
     caches: Vec<Entry>,
     applied: watch::Sender<ResourceVersion>,
     observer: Box<Observer>,
+    /// Why the caches do not follow the store.
+    behind: Mutex<Option<String>>,
 }
 
 /// The objects of one resource that is stored.
@@ -82,7 +95,8 @@ impl Objects {
         let held = Arc::new(HeldBytes::default());
         let caches = RESOURCES
             .iter()
-            .filter(|resource| resource.is_stored() && std::ptr::eq(resource.storage(), *resource))
+            .copied()
+            .filter(|resource| resource.is_stored() && resource.stored_as.is_none())
             .map(|resource| {
                 let stored = found.remove(&resource.prefix()).unwrap_or_default();
                 let objects: Vec<_> = stored
@@ -96,7 +110,8 @@ impl Objects {
                 Entry { resource, prefix: resource.prefix(), cache }
             })
             .collect();
-        Ok(Self { store, caches, applied: watch::Sender::new(revision), observer })
+        let applied = watch::Sender::new(revision);
+        Ok(Self { store, caches, applied, observer, behind: Mutex::default() })
     }
 
     /// The cache of `resource`; `None` for one whose objects are not kept.
@@ -109,7 +124,7 @@ impl Objects {
     /// The namespace of this name, which is not there only if it was deleted: the caches of all kinds
     /// come from one ordered stream. Whoever asks what it forbids must not go on without it.
     pub(crate) fn namespace(&self, name: &str) -> Option<Value> {
-        let cache = self.cache(find("", "v1", "namespaces")?)?;
+        let cache = self.cache(&NAMESPACES)?;
         Some(cache.get(&ObjectKey::new("", name))?.document())
     }
 
@@ -161,6 +176,15 @@ impl Objects {
         self.store.trouble().await
     }
 
+    /// Why what is read may be older than what is stored.
+    pub(crate) fn behind(&self) -> Option<String> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_behind(&self, why: Option<String>) {
+        *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
     /// Makes the metrics of the store visible.
     pub(crate) fn register(&self, registry: &mut Registry) {
         self.store.register(registry);
@@ -190,14 +214,19 @@ impl Objects {
                 result = self.follow() => result,
             };
             if let Err(error) = result {
-                tracing::warn!(error = %Chain(error.as_ref()), "the stream from the store broke");
+                let error = Chain(error.as_ref()).to_string();
+                tracing::warn!(error, "the stream from the store broke");
+                self.set_behind(Some(error));
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(RETRY) => {}
             }
             match self.store.list(ROOT).await {
-                Ok(snapshot) => self.catch_up(snapshot),
+                Ok(snapshot) => {
+                    self.catch_up(snapshot);
+                    self.set_behind(None);
+                }
                 Err(error) => tracing::warn!(error = %Chain(&error), "the store cannot be listed"),
             }
         }
@@ -306,15 +335,26 @@ impl Objects {
 }
 
 /// The resources whose changes somebody inside the server lives by.
+static FOLLOWED: [&Resource; 9] = [
+    &PODS,
+    &CLUSTER_ROLE_BINDINGS,
+    &CLUSTER_ROLES,
+    &ROLE_BINDINGS,
+    &ROLES,
+    &MUTATING_WEBHOOK_CONFIGURATIONS,
+    &VALIDATING_WEBHOOK_CONFIGURATIONS,
+    &VALIDATING_ADMISSION_POLICIES,
+    &VALIDATING_ADMISSION_POLICY_BINDINGS,
+];
+
 fn observe(
     observer: &Observer,
     resource: &'static Resource,
     old: Option<&CachedObject>,
     new: Option<&CachedObject>,
 ) {
-    let followed = resource.group == "rbac.authorization.k8s.io" || resource.plural == "pods";
-    if followed {
-        let (old, new) = (old.map(CachedObject::document), new.map(CachedObject::document));
+    if FOLLOWED.iter().any(|followed| resource.is(followed)) {
+        let (old, new) = (old.map(CachedObject::content), new.map(CachedObject::content));
         observer(resource, old.as_ref(), new.as_ref());
     }
 }
@@ -350,7 +390,7 @@ fn cached(
     value: Bytes,
     revision: ResourceVersion,
 ) -> Option<CachedObject> {
-    let object = CachedObject::new(resource.plural, value, revision);
+    let object = CachedObject::new(resource, value, revision);
     if let Err(error) = &object {
         tracing::error!(resource = resource.plural, %revision, %error, "an object in the store is damaged");
     }

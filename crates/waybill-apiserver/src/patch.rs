@@ -6,7 +6,7 @@
 
 mod json;
 mod lists;
-mod schema;
+pub(crate) mod schema;
 mod strategic;
 mod strip;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// The kinds of patches, told apart by their media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatchType {
-    /// Server-side apply.
+    /// Server-side apply, which is more than a patch: see `managers.rs`.
     Apply,
     /// RFC 6902.
     Json,
@@ -53,7 +53,7 @@ pub(crate) enum PatchError {
     #[error(
         "the body of the request was in an unknown format - accepted media types include: \
          application/json-patch+json, application/merge-patch+json, \
-         application/strategic-merge-patch+json"
+         application/strategic-merge-patch+json, application/apply-patch+yaml"
     )]
     MediaType,
     /// `$patch: merge` inside a list.
@@ -77,9 +77,6 @@ pub(crate) enum PatchError {
     /// `$retainKeys` is not a list of names, or leaves out a field that the patch sets.
     #[error("invalid patch format of retainKeys")]
     RetainKeysFormat,
-    /// Server-side apply is for later.
-    #[error("server-side apply is not supported yet")]
-    ServerSideApply,
     /// A `test` found another value.
     #[error("testing value {path:?} failed: test failed")]
     Test { path: String },
@@ -106,21 +103,21 @@ pub(crate) fn apply(
     kind: PatchType,
     patch: &[u8],
     to: &Value,
-    resource: &str,
+    fields: schema::Fields,
 ) -> Result<Value, PatchError> {
     match kind {
-        PatchType::Apply => Err(PatchError::ServerSideApply),
+        PatchType::Apply => Err(PatchError::MediaType),
         PatchType::Json => json::apply(patch, to),
         PatchType::Merge => merge(patch, to),
-        PatchType::Strategic => strategic::apply(patch, to, schema::fields_of(resource)),
+        PatchType::Strategic => strategic::apply(patch, to, fields),
     }
 }
 
 /// The way in for fuzzing: bytes up to the first zero are the object, the rest is the patch.
-pub(crate) fn apply_bytes(kind: PatchType, data: &[u8], resource: &str) -> Option<Value> {
+pub(crate) fn apply_bytes(kind: PatchType, data: &[u8], fields: schema::Fields) -> Option<Value> {
     let mut parts = data.splitn(2, |&byte| byte == 0);
     let to: Value = serde_json::from_slice(parts.next()?).ok()?;
-    apply(kind, parts.next()?, &to, resource).ok()
+    apply(kind, parts.next()?, &to, fields).ok()
 }
 
 impl PatchType {
@@ -128,7 +125,7 @@ impl PatchType {
     pub(crate) fn from_content_type(content_type: &str) -> Result<Self, PatchError> {
         let media_type = content_type.split(';').next().unwrap_or_default().trim();
         match media_type.to_ascii_lowercase().as_str() {
-            "application/apply-patch+cbor" | "application/apply-patch+yaml" => Ok(Self::Apply),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
@@ -158,7 +155,7 @@ impl PatchError {
             | Self::MixedList
             | Self::Operation { .. }
             | Self::Test { .. } => Refusal::UnprocessableEntity,
-            Self::MediaType | Self::ServerSideApply => Refusal::UnsupportedMediaType,
+            Self::MediaType => Refusal::UnsupportedMediaType,
         }
     }
 }

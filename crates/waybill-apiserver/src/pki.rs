@@ -13,7 +13,7 @@
 //! | `exec-session.key` | signs tokens of exec sessions, for nodes; remove it to get a new one |
 
 mod authority;
-mod files;
+pub(crate) mod files;
 mod node;
 mod pair;
 pub(crate) mod tls;

@@ -2,14 +2,18 @@
 //!
 //! Typed clients send it even to servers that answer with JSON. A body is turned into the document
 //! that the same client would have sent as JSON; checking it is up to the schema. Nothing that a
-//! peer sends can panic, and no error shows a value.
+//! peer sends can panic, and no error shows a value. Answers are in it only for clients that take
+//! nothing else: objects are kept as JSON.
 
 mod read;
 mod table;
 mod tables;
 mod wire;
+mod write;
 
 use serde_json::{Map, Value};
+
+use crate::document::text;
 
 use self::{
     read::ReadError,
@@ -18,6 +22,9 @@ use self::{
 
 /// The media type of such bodies.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// The media type of watches in it.
+pub(crate) const STREAM_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// What every body begins with; see `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`.
 const MAGIC: &[u8] = b"k8s\0";
@@ -33,6 +40,76 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     object.insert("apiVersion".to_owned(), api_version.into());
     object.insert("kind".to_owned(), kind.into());
     Ok(Value::Object(object))
+}
+
+/// Whether objects of this kind can be written.
+pub(crate) fn is_known(api_version: &str, kind: &str) -> bool {
+    tables::lookup_answer(api_version, kind).is_some()
+}
+
+/// `object` as a body; nothing if there is no table for its kind.
+pub(crate) fn encode(object: &Value) -> Option<Vec<u8>> {
+    let (api_version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
+    let message = tables::lookup_answer(api_version, kind)?;
+    let mut raw = Vec::new();
+    write::put_document(message, object.as_object()?, &mut raw);
+    Some(enveloped(api_version, kind, &raw))
+}
+
+/// What comes before the items of a list; all lists look alike but for those. Together the items take
+/// `items_len` bytes.
+pub(crate) fn list_head(
+    api_version: &str,
+    item_kind: &str,
+    metadata: &Value,
+    items_len: usize,
+) -> Vec<u8> {
+    let (mut inner, mut part) = (Vec::new(), Vec::new());
+    if let Value::Object(metadata) = metadata {
+        write::put_document(&tables::LIST_META, metadata, &mut inner);
+    }
+    write::put_bytes(1, &inner, &mut part);
+    let mut head = envelope_head(api_version, &format!("{item_kind}List"));
+    write::put_head(2, part.len() + items_len, &mut head);
+    head.extend_from_slice(&part);
+    head
+}
+
+/// `object` as an item of a list.
+pub(crate) fn list_item(object: &Value) -> Option<Vec<u8>> {
+    let message = tables::lookup_answer(text(object, "/apiVersion"), text(object, "/kind"))?;
+    let (mut raw, mut item) = (Vec::new(), Vec::new());
+    write::put_document(message, object.as_object()?, &mut raw);
+    write::put_bytes(2, &raw, &mut item);
+    Some(item)
+}
+
+/// One event of a watch, with the four bytes of its length before it.
+pub(crate) fn encode_event(change: &str, object: &Value) -> Option<Vec<u8>> {
+    let mut raw_extension = Vec::new();
+    write::put_bytes(1, &encode(object)?, &mut raw_extension);
+    let mut event = vec![0; 4];
+    write::put_bytes(1, change.as_bytes(), &mut event);
+    write::put_bytes(2, &raw_extension, &mut event);
+    let length = u32::try_from(event.len() - 4).ok()?;
+    event.get_mut(..4)?.copy_from_slice(&length.to_be_bytes());
+    Some(event)
+}
+
+fn enveloped(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let mut body = envelope_head(api_version, kind);
+    write::put_bytes(2, raw, &mut body);
+    body
+}
+
+/// The envelope up to what is in it.
+fn envelope_head(api_version: &str, kind: &str) -> Vec<u8> {
+    let mut type_meta = Vec::new();
+    write::put_bytes(1, api_version.as_bytes(), &mut type_meta);
+    write::put_bytes(2, kind.as_bytes(), &mut type_meta);
+    let mut head = MAGIC.to_vec();
+    write::put_bytes(1, &type_meta, &mut head);
+    head
 }
 
 /// Why a body is no object.

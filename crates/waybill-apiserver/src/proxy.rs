@@ -9,6 +9,7 @@ pub(crate) mod address;
 pub(crate) mod connect;
 pub(crate) mod error;
 pub(crate) mod exec;
+mod log_socket;
 pub(crate) mod options;
 pub(crate) mod session;
 pub(crate) mod target;

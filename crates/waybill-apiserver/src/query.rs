@@ -1,6 +1,6 @@
 //! The query parameters that verbs understand.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use waybill_api::status::Status;
 
@@ -36,6 +36,20 @@ impl Query {
         self.has(name) && !matches!(self.text(name), "0" | "false" | "False" | "FALSE")
     }
 
+    /// A number that may be negative; one beyond what can be meant is the outermost.
+    pub(crate) fn signed(&self, name: &str) -> Result<Option<i64>, Status> {
+        match self.text(name).strip_prefix('-') {
+            None => {
+                let number = self.number(name)?;
+                Ok(number.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
+            }
+            Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+                Ok(Some(digits.parse::<i64>().map_or(i64::MIN, |number| -number)))
+            }
+            Some(_) => Err(not_a_number(name)),
+        }
+    }
+
     /// A number; one that is larger than any that can be meant is the largest.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
         match self.text(name) {
@@ -43,11 +57,64 @@ impl Query {
             text if text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 Ok(Some(text.parse().unwrap_or(u64::MAX)))
             }
-            _ => Err(Status::bad_request(format!(
-                "invalid value for the query parameter {name:?}: expected a number"
-            ))),
+            _ => Err(not_a_number(name)),
         }
     }
+
+    /// A time as Go writes it, such as `30s`; one below zero is none.
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<Duration>, Status> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => parse_duration(text).map(Some).ok_or_else(|| {
+                // Upstream's words.
+                Status::bad_request(format!(
+                    "invalid {name} specified in the request URL - time: invalid duration {text:?}"
+                ))
+            }),
+        }
+    }
+}
+
+/// Numbers with units, one after another, as Go's `time.ParseDuration` reads them.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let (negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(end);
+        let number: f64 = number.parse().ok()?;
+        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        seconds += number
+            * match unit {
+                "ns" => 1e-9,
+                "us" | "µs" | "μs" => 1e-6,
+                "ms" => 1e-3,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => return None,
+            };
+        rest = after;
+    }
+    // As much as Go can hold.
+    let seconds = Some(seconds).filter(|seconds| *seconds <= 9.2e9)?;
+    if negative { Some(Duration::ZERO) } else { Duration::try_from_secs_f64(seconds).ok() }
+}
+
+fn not_a_number(name: &str) -> Status {
+    Status::bad_request(format!(
+        "invalid value for the query parameter {name:?}: expected a number"
+    ))
 }
 
 /// Whether a write is only tried.
@@ -84,7 +151,31 @@ mod tests {
         assert_eq!(large.number("a").unwrap(), Some(u64::MAX));
         assert_eq!(large.number("b").unwrap(), Some(u64::MAX));
         assert!(large.number("c").is_err());
+        let signed = Query::parse("a=-1&b=-99999999999999999999&c=--1&d=-&e=7");
+        assert_eq!(signed.signed("a").unwrap(), Some(-1));
+        assert_eq!(signed.signed("b").unwrap(), Some(i64::MIN));
+        assert!(signed.signed("c").is_err() && signed.signed("d").is_err());
+        assert_eq!((signed.signed("e").unwrap(), signed.signed("f").unwrap()), (Some(7), None));
         assert_eq!(query.all("x"), ["y", "z"]);
+    }
+
+    #[test]
+    fn times_read_as_in_go() {
+        let read = |text: &str| Query::parse(&format!("t={text}")).duration("t");
+        assert_eq!(read("").unwrap(), None);
+        for (text, milliseconds) in [
+            ("30s", 30_000),
+            ("1m0.5s", 60_500),
+            (".5s", 500),
+            ("0", 0),
+            ("-1h", 0),
+            ("250ms", 250),
+        ] {
+            assert_eq!(read(text).unwrap(), Some(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for wrong in ["30", "s", "1x", "-", "1s1", "1..s", "9999999999999999h", "NaNs", "1e3s"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Selection {
         })?;
         let fields = FieldSelector::parse(query.text("fieldSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        check_fields(route.resource.plural, &fields)
+        check_fields(route.resource, &fields)
             .map_err(|error| Status::bad_request(error.to_string()))?;
         Ok(Self { namespace: route.namespace.clone(), labels, fields })
     }

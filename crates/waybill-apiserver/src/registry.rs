@@ -1,11 +1,26 @@
-//! Every resource that is served, one row each.
+//! Every resource that is served, one line each.
 //!
-//! A row says how a resource is called and which verbs it has; what its objects must look like is in
-//! `kinds`, how they are printed in `table`. Discovery, OpenAPI, routing and the tests that walk over
-//! all verbs read this table and nothing else.
+//! A resource is one descriptor, in the file of its kind: how it is called and which verbs it has, what its
+//! objects must look like, how they are printed, selected and merged. Everything else reads descriptors and
+//! compares no names, so a new resource is one file in `kinds` and one line here.
+
+use std::fmt;
+
+use crate::{
+    kinds::{
+        Kind, admission_policy, admission_policy_binding, certificate_request, config_map,
+        csi_driver, csi_node, endpoint_slice, endpoints, event, lease, namespace, node, pod,
+        pod_template, priority_class, provider_class, review, role, role_binding, runtime_class,
+        secret, service, service_account, webhook_configuration,
+    },
+    patch::schema::{self as patch, Fields},
+    protobuf,
+    schema::KindSchema,
+    selector::supported::{self, SelectableField},
+    table::Table,
+};
 
 /// A resource of the API.
-#[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) group: &'static str,
     /// The version that is stored and preferred.
@@ -18,6 +33,31 @@ pub(crate) struct Resource {
     pub(crate) scope: Scope,
     pub(crate) verbs: &'static [&'static str],
     pub(crate) subresources: &'static [Subresource],
+    /// What its objects and their lists look like.
+    pub(crate) schemas: &'static [KindSchema],
+    /// The rules of its objects: what is filled in, and what is refused. Only what is not kept has none.
+    pub(crate) rules: Option<&'static dyn Kind>,
+    /// How objects are printed.
+    pub(crate) table: Table,
+    /// What objects can be selected by.
+    pub(crate) fields: &'static [SelectableField],
+    /// How strategic merge patches treat them.
+    pub(crate) patch: Fields,
+    /// The resource in whose form they are stored; none if in this one.
+    pub(crate) stored_as: Option<&'static Self>,
+    /// What is answered, of a resource whose objects are not kept.
+    pub(crate) review: Option<Review>,
+}
+
+/// A question that is answered and forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Review {
+    LocalSubjectAccess,
+    SelfSubject,
+    SelfSubjectAccess,
+    SelfSubjectRules,
+    SubjectAccess,
+    Token,
 }
 
 /// Whether objects live in a namespace.
@@ -38,9 +78,40 @@ pub(crate) struct Subresource {
 }
 
 impl Resource {
+    /// What most resources are; a descriptor says what is different.
+    pub(crate) const BASE: Self = Self {
+        group: "",
+        version: "v1",
+        plural: "",
+        singular: "",
+        kind: "",
+        short_names: &[],
+        categories: &[],
+        scope: Scope::Namespaced,
+        verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        subresources: &[],
+        schemas: &[],
+        rules: None,
+        table: Table::PLAIN,
+        fields: supported::NONE,
+        patch: patch::ANY,
+        stored_as: None,
+        review: None,
+    };
+
+    /// Whether both are the same, or forms of the same objects.
+    pub(crate) fn is(&'static self, other: &'static Self) -> bool {
+        std::ptr::eq(self.storage(), other.storage())
+    }
+
     /// Whether its objects are kept; reviews are answered and forgotten.
     pub(crate) fn is_stored(&self) -> bool {
-        self.verbs.contains(&"get")
+        self.review.is_none()
+    }
+
+    /// The schema of its objects.
+    pub(crate) fn schema(&self) -> Option<&'static KindSchema> {
+        self.schemas.first()
     }
 
     pub(crate) fn is_namespaced(&self) -> bool {
@@ -58,12 +129,17 @@ impl Resource {
 
     /// The resource in whose form objects are stored; others are views of the same objects.
     pub(crate) fn storage(&'static self) -> &'static Self {
-        let stored = match (self.group, self.version) {
-            ("events.k8s.io", _) => find("", "v1", self.plural),
-            (group, "v1alpha1") => find(group, "v1", self.plural),
-            _ => None,
-        };
-        stored.unwrap_or(self)
+        self.stored_as.unwrap_or(self)
+    }
+
+    /// `resource.group`, also where the group has no name.
+    pub(crate) fn qualified(&self) -> String {
+        format!("{}.{}", self.plural, self.group)
+    }
+
+    /// Whether its objects have a form in protobuf.
+    pub(crate) fn has_protobuf(&self) -> bool {
+        protobuf::is_known(&self.api_version(), self.kind)
     }
 
     /// Where its objects lie in the store, with a slash at the end.
@@ -84,6 +160,12 @@ impl Resource {
     }
 }
 
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Resource({}, {})", self.api_version(), self.plural)
+    }
+}
+
 /// `version` in the core group, `group/version` elsewhere.
 pub(crate) fn api_version(group: &str, version: &str) -> String {
     match group {
@@ -94,9 +176,16 @@ pub(crate) fn api_version(group: &str, version: &str) -> String {
 
 /// The resource called `plural` in `group`, at a version that is served.
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|resource| {
+    RESOURCES.iter().copied().find(|resource| {
         resource.group == group && resource.plural == plural && resource.version == version
     })
+}
+
+/// The resource of this name that is stored, for tests that walk over many.
+#[cfg(test)]
+pub(crate) fn named(plural: &str) -> &'static Resource {
+    let mut all = RESOURCES.iter().copied();
+    all.find(|resource| resource.plural == plural && resource.stored_as.is_none()).unwrap()
 }
 
 /// Groups and their versions, in the order of discovery.
@@ -111,230 +200,51 @@ pub(crate) fn group_versions() -> Vec<(&'static str, &'static str)> {
     found
 }
 
-const ALL: &[&str] =
-    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+impl Subresource {
+    /// The status of objects, which only their controllers write.
+    pub(crate) const STATUS: Self =
+        Self { name: "status", group_version: None, kind: "", verbs: &["get", "patch", "update"] };
 
-/// Namespaces cannot be deleted in bulk.
-const NO_BULK: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
-
-const CREATE: &[&str] = &["create"];
-
-const STATUS: Subresource = Subresource {
-    name: "status",
-    group_version: None,
-    kind: "",
-    verbs: &["get", "patch", "update"],
-};
-
-const fn connect(name: &'static str, kind: &'static str) -> Subresource {
-    Subresource { name, group_version: None, kind, verbs: &["create", "get"] }
+    /// A session.
+    pub(crate) const fn connect(name: &'static str, kind: &'static str) -> Self {
+        Self { name, group_version: None, kind, verbs: &["create", "get"] }
+    }
 }
 
-const BASE: Resource = Resource {
-    group: "",
-    version: "v1",
-    plural: "",
-    singular: "",
-    kind: "",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Namespaced,
-    verbs: ALL,
-    subresources: &[],
-};
-
-const REVIEW: Resource = Resource { scope: Scope::Cluster, verbs: CREATE, ..BASE };
-
-const RBAC: Resource = Resource { group: "rbac.authorization.k8s.io", ..BASE };
-
 /// In the order of discovery: groups by name, resources by name.
-pub(crate) static RESOURCES: &[Resource] = &[
-    Resource {
-        plural: "configmaps",
-        singular: "configmap",
-        kind: "ConfigMap",
-        short_names: &["cm"],
-        ..BASE
-    },
-    Resource { plural: "events", singular: "event", kind: "Event", short_names: &["ev"], ..BASE },
-    Resource {
-        plural: "namespaces",
-        singular: "namespace",
-        kind: "Namespace",
-        short_names: &["ns"],
-        scope: Scope::Cluster,
-        verbs: NO_BULK,
-        subresources: &[
-            Subresource { name: "finalize", group_version: None, kind: "", verbs: &["update"] },
-            STATUS,
-        ],
-        ..BASE
-    },
-    Resource {
-        plural: "nodes",
-        singular: "node",
-        kind: "Node",
-        short_names: &["no"],
-        scope: Scope::Cluster,
-        subresources: &[
-            Subresource {
-                name: "proxy",
-                group_version: None,
-                kind: "NodeProxyOptions",
-                verbs: &["get"],
-            },
-            STATUS,
-        ],
-        ..BASE
-    },
-    Resource {
-        plural: "pods",
-        singular: "pod",
-        kind: "Pod",
-        short_names: &["po"],
-        categories: &["all"],
-        subresources: &[
-            connect("attach", "PodAttachOptions"),
-            Subresource { name: "binding", group_version: None, kind: "Binding", verbs: CREATE },
-            Subresource {
-                name: "ephemeralcontainers",
-                group_version: None,
-                kind: "",
-                verbs: &["get", "patch", "update"],
-            },
-            Subresource {
-                name: "eviction",
-                group_version: Some(("policy", "v1")),
-                kind: "Eviction",
-                verbs: CREATE,
-            },
-            connect("exec", "PodExecOptions"),
-            Subresource { name: "log", group_version: None, kind: "", verbs: &["get"] },
-            connect("portforward", "PodPortForwardOptions"),
-            STATUS,
-        ],
-        ..BASE
-    },
-    Resource { plural: "podtemplates", singular: "podtemplate", kind: "PodTemplate", ..BASE },
-    Resource { plural: "secrets", singular: "secret", kind: "Secret", ..BASE },
-    Resource {
-        plural: "serviceaccounts",
-        singular: "serviceaccount",
-        kind: "ServiceAccount",
-        short_names: &["sa"],
-        subresources: &[Subresource {
-            name: "token",
-            group_version: Some(("authentication.k8s.io", "v1")),
-            kind: "TokenRequest",
-            verbs: CREATE,
-        }],
-        ..BASE
-    },
-    Resource {
-        group: "authentication.k8s.io",
-        plural: "selfsubjectreviews",
-        singular: "selfsubjectreview",
-        kind: "SelfSubjectReview",
-        ..REVIEW
-    },
-    Resource {
-        group: "authentication.k8s.io",
-        plural: "tokenreviews",
-        singular: "tokenreview",
-        kind: "TokenReview",
-        ..REVIEW
-    },
-    Resource {
-        group: "authorization.k8s.io",
-        plural: "localsubjectaccessreviews",
-        singular: "localsubjectaccessreview",
-        kind: "LocalSubjectAccessReview",
-        scope: Scope::Namespaced,
-        ..REVIEW
-    },
-    Resource {
-        group: "authorization.k8s.io",
-        plural: "selfsubjectaccessreviews",
-        singular: "selfsubjectaccessreview",
-        kind: "SelfSubjectAccessReview",
-        ..REVIEW
-    },
-    Resource {
-        group: "authorization.k8s.io",
-        plural: "selfsubjectrulesreviews",
-        singular: "selfsubjectrulesreview",
-        kind: "SelfSubjectRulesReview",
-        ..REVIEW
-    },
-    Resource {
-        group: "authorization.k8s.io",
-        plural: "subjectaccessreviews",
-        singular: "subjectaccessreview",
-        kind: "SubjectAccessReview",
-        ..REVIEW
-    },
-    Resource {
-        group: "coordination.k8s.io",
-        plural: "leases",
-        singular: "lease",
-        kind: "Lease",
-        ..BASE
-    },
-    Resource {
-        group: "events.k8s.io",
-        plural: "events",
-        singular: "event",
-        kind: "Event",
-        short_names: &["ev"],
-        ..BASE
-    },
-    Resource {
-        plural: "clusterrolebindings",
-        singular: "clusterrolebinding",
-        kind: "ClusterRoleBinding",
-        scope: Scope::Cluster,
-        ..RBAC
-    },
-    Resource {
-        plural: "clusterroles",
-        singular: "clusterrole",
-        kind: "ClusterRole",
-        scope: Scope::Cluster,
-        ..RBAC
-    },
-    Resource { plural: "rolebindings", singular: "rolebinding", kind: "RoleBinding", ..RBAC },
-    Resource { plural: "roles", singular: "role", kind: "Role", ..RBAC },
-    Resource {
-        group: "storage.k8s.io",
-        plural: "csidrivers",
-        singular: "csidriver",
-        kind: "CSIDriver",
-        scope: Scope::Cluster,
-        ..BASE
-    },
-    Resource {
-        group: "storage.k8s.io",
-        plural: "csinodes",
-        singular: "csinode",
-        kind: "CSINode",
-        scope: Scope::Cluster,
-        ..BASE
-    },
-    Resource {
-        group: "storage.k8s.io",
-        plural: "providerclasses",
-        singular: "providerclass",
-        kind: "ProviderClass",
-        scope: Scope::Cluster,
-        ..BASE
-    },
-    Resource {
-        group: "storage.k8s.io",
-        version: "v1alpha1",
-        plural: "providerclasses",
-        singular: "providerclass",
-        kind: "ProviderClass",
-        scope: Scope::Cluster,
-        ..BASE
-    },
+pub(crate) static RESOURCES: &[&Resource] = &[
+    &config_map::CONFIG_MAPS,
+    &endpoints::ENDPOINTS,
+    &event::EVENTS,
+    &namespace::NAMESPACES,
+    &node::NODES,
+    &pod::PODS,
+    &pod_template::POD_TEMPLATES,
+    &secret::SECRETS,
+    &service_account::SERVICE_ACCOUNTS,
+    &service::SERVICES,
+    &webhook_configuration::MUTATING_WEBHOOK_CONFIGURATIONS,
+    &admission_policy::VALIDATING_ADMISSION_POLICIES,
+    &admission_policy_binding::VALIDATING_ADMISSION_POLICY_BINDINGS,
+    &webhook_configuration::VALIDATING_WEBHOOK_CONFIGURATIONS,
+    &review::SELF_SUBJECT_REVIEWS,
+    &review::TOKEN_REVIEWS,
+    &review::LOCAL_SUBJECT_ACCESS_REVIEWS,
+    &review::SELF_SUBJECT_ACCESS_REVIEWS,
+    &review::SELF_SUBJECT_RULES_REVIEWS,
+    &review::SUBJECT_ACCESS_REVIEWS,
+    &certificate_request::CERTIFICATE_SIGNING_REQUESTS,
+    &lease::LEASES,
+    &endpoint_slice::ENDPOINT_SLICES,
+    &event::EVENTS_OF_EVENTS,
+    &runtime_class::RUNTIME_CLASSES,
+    &role_binding::CLUSTER_ROLE_BINDINGS,
+    &role::CLUSTER_ROLES,
+    &role_binding::ROLE_BINDINGS,
+    &role::ROLES,
+    &priority_class::PRIORITY_CLASSES,
+    &csi_driver::CSI_DRIVERS,
+    &csi_node::CSI_NODES,
+    &provider_class::PROVIDER_CLASSES,
+    &provider_class::OLDER_PROVIDER_CLASSES,
 ];

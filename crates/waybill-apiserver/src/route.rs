@@ -19,7 +19,7 @@ pub(crate) enum Route {
 }
 
 /// A resource, one of its objects, or a part of one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ResourceRoute {
     pub(crate) resource: &'static Resource,
     pub(crate) namespace: String,
@@ -43,9 +43,17 @@ impl Route {
     /// What authorization and audit are told.
     pub(crate) fn action(&self, method: &Method, path: &str, watch: bool) -> Action {
         match self {
-            Self::Path => Action {
-                verb: method.as_str().to_ascii_lowercase(),
-                target: Target::Path(path.to_owned()),
+            Self::Path => match PathParts::parse(path) {
+                // A resource or version that we do not have is judged like one that we have: whoever
+                // may read all resources learns that there is none.
+                Some(parts) => Action {
+                    verb: verb(method, &parts.name, watch).to_owned(),
+                    target: Target::Resource(parts.into_target()),
+                },
+                None => Action {
+                    verb: method.as_str().to_ascii_lowercase(),
+                    target: Target::Path(path.to_owned()),
+                },
             },
             Self::Resource(route) => Action {
                 verb: route.verb(method, watch).to_owned(),
@@ -56,18 +64,39 @@ impl Route {
 }
 
 impl ResourceRoute {
+    /// The way to one object.
+    pub(crate) fn to(resource: &'static Resource, namespace: &str, name: &str) -> Self {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Self { resource, namespace, name, subresource: String::new() }
+    }
+
+    /// The way to a part of the object; to all of it if that is empty.
+    pub(crate) fn with_subresource(&self, subresource: &str) -> Self {
+        Self { subresource: subresource.to_owned(), ..self.clone() }
+    }
+
     /// The verb of RBAC for `method`.
     pub(crate) fn verb(&self, method: &Method, watch: bool) -> &'static str {
-        match *method {
-            Method::POST => "create",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            Method::DELETE if self.name.is_empty() => "deletecollection",
-            Method::DELETE => "delete",
-            _ if !self.name.is_empty() => "get",
-            _ if watch => "watch",
-            _ => "list",
+        verb(method, &self.name, watch)
+    }
+
+    /// The path by which clients reach it.
+    pub(crate) fn path(&self) -> String {
+        let Resource { group, version, plural, .. } = self.resource;
+        let mut path = match *group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        if !self.namespace.is_empty() {
+            path.push_str(&format!("/namespaces/{}", self.namespace));
         }
+        for part in [plural, self.name.as_str(), self.subresource.as_str()] {
+            if !part.is_empty() {
+                path.push('/');
+                path.push_str(part);
+            }
+        }
+        path
     }
 
     pub(crate) fn target(&self) -> ResourceTarget {
@@ -92,47 +121,93 @@ impl ResourceRoute {
 }
 
 fn parse_resource(path: &str) -> Option<ResourceRoute> {
-    let mut segments = Vec::new();
-    for segment in path.trim_start_matches('/').trim_end_matches('/').split('/') {
-        segments.push(percent_decode_str(segment).decode_utf8().ok()?);
+    let parts = PathParts::parse(path)?;
+    let is_node_path = parts.plural == "nodes" && parts.subresource == "proxy";
+    // What follows is a path of the node, and none of ours.
+    if parts.has_more && !is_node_path {
+        return None;
     }
-    let (group, version, rest): (Cow<'_, str>, Cow<'_, str>, _) = match segments.as_slice() {
-        [api, version, rest @ ..] if api == "api" => ("".into(), version.clone(), rest),
-        [apis, group, version, rest @ ..] if apis == "apis" => {
-            (group.clone(), version.clone(), rest)
-        }
-        _ => return None,
-    };
-    let find = |plural: &str| registry::find(&group, &version, plural);
-    let (namespace, rest) = match rest {
-        // `/namespaces/x/status` is about the namespace, `/namespaces/x/pods` about what is in it.
-        [namespaces, namespace, plural, rest @ ..]
-            if namespaces == "namespaces" && !is_namespace_part(&group, plural) =>
-        {
-            (namespace.clone(), [std::slice::from_ref(plural), rest].concat())
-        }
-        rest => (Cow::Borrowed(""), rest.to_vec()),
-    };
-    let (plural, name, subresource) = match rest.as_slice() {
-        [plural] => (plural, "", ""),
-        [plural, name] => (plural, name.as_ref(), ""),
-        [plural, name, subresource] => (plural, name.as_ref(), subresource.as_ref()),
-        // What follows is a path of the node, and none of ours.
-        [plural, name, proxy, ..] if plural == "nodes" && proxy == "proxy" => {
-            (plural, name.as_ref(), "proxy")
-        }
-        _ => return None,
-    };
-    let resource = find(plural)?;
+    let resource = registry::find(&parts.group, &parts.version, &parts.plural)?;
     // An object of a namespace needs one; objects of all namespaces can only be listed.
-    let fits = resource.is_namespaced() || namespace.is_empty();
-    let addressed = !resource.is_namespaced() || !namespace.is_empty() || name.is_empty();
+    let fits = resource.is_namespaced() || parts.namespace.is_empty();
+    let addressed =
+        !resource.is_namespaced() || !parts.namespace.is_empty() || parts.name.is_empty();
     (fits && addressed).then(|| ResourceRoute {
         resource,
-        namespace: namespace.clone().into_owned(),
-        name: name.to_owned(),
-        subresource: subresource.to_owned(),
+        namespace: parts.namespace.into_owned(),
+        name: parts.name.into_owned(),
+        subresource: parts.subresource.into_owned(),
     })
+}
+
+fn verb(method: &Method, name: &str, watch: bool) -> &'static str {
+    match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if name.is_empty() => "deletecollection",
+        Method::DELETE => "delete",
+        _ if !name.is_empty() => "get",
+        _ if watch => "watch",
+        _ => "list",
+    }
+}
+
+/// The segments of a path of the API by their meaning, whether or not there is such a resource.
+#[derive(Default)]
+struct PathParts<'a> {
+    group: Cow<'a, str>,
+    version: Cow<'a, str>,
+    namespace: Cow<'a, str>,
+    plural: Cow<'a, str>,
+    name: Cow<'a, str>,
+    subresource: Cow<'a, str>,
+    /// Whether more segments follow.
+    has_more: bool,
+}
+
+impl<'a> PathParts<'a> {
+    fn parse(path: &'a str) -> Option<Self> {
+        let mut segments = Vec::new();
+        for segment in path.trim_start_matches('/').trim_end_matches('/').split('/') {
+            segments.push(percent_decode_str(segment).decode_utf8().ok()?);
+        }
+        let mut segments = segments.into_iter().peekable();
+        let group = match segments.next()?.as_ref() {
+            "api" => Cow::Borrowed(""),
+            "apis" => segments.next()?,
+            _ => return None,
+        };
+        let version = segments.next()?;
+        let first = segments.next()?;
+        let mut parts = Self { group, version, ..Self::default() };
+        let second = segments.next();
+        // `/namespaces/x/status` is about the namespace, `/namespaces/x/pods` about what is in it.
+        let is_inside = first == "namespaces"
+            && segments.peek().is_some_and(|third| !is_namespace_part(&parts.group, third));
+        if is_inside {
+            parts.namespace = second.unwrap_or_default();
+            parts.plural = segments.next().unwrap_or_default();
+            parts.name = segments.next().unwrap_or_default();
+        } else {
+            parts.plural = first;
+            parts.name = second.unwrap_or_default();
+        }
+        parts.subresource = segments.next().unwrap_or_default();
+        parts.has_more = segments.next().is_some();
+        Some(parts)
+    }
+
+    fn into_target(self) -> ResourceTarget {
+        ResourceTarget {
+            group: self.group.into_owned(),
+            version: self.version.into_owned(),
+            resource: self.plural.into_owned(),
+            subresource: self.subresource.into_owned(),
+            namespace: self.namespace.into_owned(),
+            name: self.name.into_owned(),
+        }
+    }
 }
 
 fn is_namespace_part(group: &str, segment: &str) -> bool {
@@ -201,6 +276,20 @@ mod tests {
             "/api/v1/namespaces/%ff/pods",
         ] {
             check(path, None);
+        }
+    }
+
+    #[test]
+    fn a_resource_that_is_not_served_is_judged_as_a_resource() {
+        let target = |path: &str| Route::parse(path).action(&Method::GET, path, false);
+        let action = target("/apis/apps/v9/namespaces/a/deployments/b/scale");
+        let Target::Resource(found) = action.target else { panic!("no resource") };
+        assert_eq!((action.verb.as_str(), found.group.as_str()), ("get", "apps"));
+        assert_eq!((found.version.as_str(), found.resource.as_str()), ("v9", "deployments"));
+        assert_eq!((found.namespace.as_str(), found.name.as_str()), ("a", "b"));
+        assert_eq!(found.subresource, "scale");
+        for path in ["/apis/apps/v9", "/apis/apps", "/api/v9", "/healthz", "/"] {
+            assert_eq!(target(path).target, Target::Path(path.to_owned()), "{path}");
         }
     }
 

@@ -7,7 +7,7 @@
 mod compiled;
 mod decode;
 mod definitions;
-mod extensions;
+pub(crate) mod extensions;
 mod kinds;
 mod list_types;
 mod openapi;
@@ -24,16 +24,15 @@ use std::{borrow::Cow, fmt, sync::OnceLock};
 use schemars::SchemaGenerator;
 
 use self::compiled::Compiled;
-#[expect(unused_imports, reason = "the resources that use them are being written")]
 pub(crate) use self::{
-    decode::{DecodeError, Decoded, FieldValidation},
-    openapi::{GroupVersion, OpenApi, ServedKind, ServedSubresource, V2_PROTOBUF},
+    decode::{DecodeError, FieldValidation},
+    kinds::{item, of},
+    openapi::{OpenApi, ServedKind, ServedSubresource, V2_PROTOBUF},
 };
 
 /// The schema of `kind` in `group` (empty for the core group) and `version`.
 pub(crate) fn lookup(group: &str, version: &str, kind: &str) -> Option<&'static KindSchema> {
-    kinds::KINDS
-        .iter()
+    kinds::all()
         .find(|known| known.kind == kind && known.version == version && known.group == group)
 }
 
@@ -48,6 +47,7 @@ pub(crate) struct KindSchema {
     /// Adds its definition, and all that this refers to, to a generator.
     define: fn(&mut SchemaGenerator),
     compiled: OnceLock<Compiled>,
+    merge: OnceLock<waybill_apply::Schema>,
 }
 
 impl KindSchema {
@@ -59,6 +59,13 @@ impl KindSchema {
     fn compiled(&self) -> &Compiled {
         let compile = || Compiled::new(&definitions::define([self]), &self.definition());
         self.compiled.get_or_init(compile)
+    }
+
+    /// What lists and maps of this kind mean to server-side apply.
+    pub(crate) fn merge(&self) -> &waybill_apply::Schema {
+        let compile =
+            || waybill_apply::Schema::new(&definitions::define([self]), &self.definition());
+        self.merge.get_or_init(compile)
     }
 
     fn definition(&self) -> Cow<'static, str> {
@@ -140,7 +147,7 @@ mod tests {
     #[test]
     fn every_schema_compiles_and_is_listed_once() {
         let mut names = HashSet::new();
-        for schema in &kinds::KINDS {
+        for schema in kinds::all() {
             assert!(names.insert(schema.definition()), "{schema:?}");
             schema.decode(b"{}", FieldValidation::Strict).unwrap();
         }

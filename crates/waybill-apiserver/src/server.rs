@@ -1,6 +1,8 @@
 //! Puts the parts together, in the order in which they need one another, and takes them apart.
 
+mod audit_webhook;
 mod certificates;
+mod encryption;
 mod store;
 
 use std::{
@@ -18,14 +20,19 @@ use waybill_api::{gates::FeatureGates, pod::EnvOptions};
 use waybill_core::secret::SecretBytes;
 use waybill_stream::open_connections::{MostConnections, OpenConnections};
 
+pub use self::audit_webhook::{AuditWebhook, AuditWebhookMode};
 use self::certificates::{renew, tls_to_nodes};
+pub use self::encryption::{Encryption, KeyUse, StoreKeys};
 pub use self::store::{EtcdFiles, EtcdStore, StoreConfig};
 use crate::{
-    admission::Admission,
+    admission::{
+        Admission, AdmissionMetrics, DynamicAdmission, Enforcer, RULES_GROUP, RuleSources,
+        WebhookClient, WebhookTls,
+    },
     api::{Api, open_api},
     audit::{
         AuditLog, AuditMetrics, Durability, LogOptions, Logs, OnFailure, Overflow, Policy,
-        Recorder, RotatingFile, Rotation,
+        Recorder, RotatingFile, Rotation, Tee, Webhook,
     },
     authn::{
         Anonymous, Authenticator, BearerTokens,
@@ -41,17 +48,19 @@ use crate::{
         token_file::TokenFile,
     },
     authz::Authorizer,
+    clock::Clock,
     controllers,
     http::{InFlight, Listener, Patience},
-    kinds,
+    kinds::{self, pod::PODS},
     metrics::Metrics,
     objects::Objects,
     pki::{Pki, PkiConfig, tls::server_config},
     proxy::{NodeProxy, ProxyLimits, address::NodeAddressType, session::SessionSigner},
     read::{EventRoom, Pages, Reader},
     registry::Resource,
-    rest::{Clock, Rest},
+    store::{KeyFile, Store},
     token_objects::TokenObjects,
+    write::Writer,
 };
 
 /// Who issues service account tokens, and for whom.
@@ -81,6 +90,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where objects are kept.
     pub store: StoreConfig,
+    /// What of them is encrypted there.
+    pub encryption: Encryption,
     /// Which features are on.
     pub gates: FeatureGates,
     /// What is allowed in the environments of pods beyond the features.
@@ -95,6 +106,8 @@ pub struct Config {
     pub audit_failure: AuditFailure,
     /// When files of the audit log are full, and how long they are kept.
     pub audit_rotation: AuditRotation,
+    /// A service that gets audit events, too.
+    pub audit_webhook: Option<AuditWebhook>,
     /// What may be asked without saying who asks.
     pub anonymous: AnonymousAccess,
     /// Further keys whose service account tokens are believed, as PEM files.
@@ -203,6 +216,14 @@ pub struct ServerError {
 impl Server {
     /// Starts a server; it serves when this returns.
     pub async fn start(config: Config) -> Result<Self, ServerError> {
+        Self::start_with(config, None).await
+    }
+
+    /// The same, where `gate` may stand in for the rules that administrators write.
+    async fn start_with(
+        config: Config,
+        gate: Option<Arc<dyn DynamicAdmission>>,
+    ) -> Result<Self, ServerError> {
         let clock: Clock = Arc::new(now);
         let state = &config.state_dir;
         let listener = TcpListener::bind(config.listen)
@@ -220,11 +241,17 @@ impl Server {
         .map(Arc::new)
         .map_err(during("opening the keys of the cluster"))?;
         let authorizer = Arc::new(Authorizer::default());
-        let objects = Arc::new(load_objects(&config, &authorizer).await?);
+        let sources = Arc::new(RuleSources::new());
+        let store = store::open(&config.store, state).await?;
+        let (store, keys) = encryption::seal(&config.encryption, state, store, clock()).await?;
+        let stored = Arc::clone(&store) as _;
+        let objects = load_objects(stored, &keys.file, &authorizer, &sources).await?;
+        let objects = Arc::new(objects);
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         let feed = (Arc::clone(&objects), stop.clone());
         tasks.spawn(async move { feed.0.feed(feed.1).await });
+        tasks.spawn(encryption::follow_keys(store, keys, stop.clone()));
 
         let local =
             Arc::new(LocalTokens::new(config.login_lifetime).map_err(during("making a key"))?);
@@ -232,24 +259,36 @@ impl Server {
         let audit_metrics = AuditMetrics::default();
         metrics.register(|registry| audit_metrics.register(registry));
         metrics.register(|registry| objects.register(registry));
-        let recorder = Arc::new(recorder(&config, &audit_metrics, &clock)?);
+        let admission_metrics = AdmissionMetrics::default();
+        metrics.register(|registry| admission_metrics.register(registry));
+        let rules = gate.unwrap_or_else(|| {
+            let client = WebhookClient::new(Arc::clone(&objects), WebhookTls::new(&pki));
+            Arc::new(Enforcer::new(Arc::clone(&sources), client, admission_metrics))
+        });
+        let webhook = config.audit_webhook.as_ref();
+        let webhook = webhook.map(|it| audit_webhook::start(it, &metrics, &clock)).transpose()?;
+        let recorder = Arc::new(recorder(&config, &audit_metrics, webhook.as_ref(), &clock)?);
+        let authenticator = authenticator(&config, &pki, &local, &objects)?;
+        let writer = Arc::new(Writer {
+            objects: Arc::clone(&objects),
+            admission: Admission {
+                objects: Arc::clone(&objects),
+                authorizer: Arc::clone(&authorizer),
+                audiences: authenticator.tokens.service_accounts.audiences().to_vec(),
+                dynamic: rules,
+            },
+            context: kinds::Context { gates: config.gates, env: config.env },
+            clock: Arc::clone(&clock),
+        });
         let api = Arc::new(Api {
             reader: Reader {
                 objects: Arc::clone(&objects),
                 pages: Pages::default(),
                 room: EventRoom::default(),
             },
-            rest: Rest {
-                objects: Arc::clone(&objects),
-                admission: Admission {
-                    objects: Arc::clone(&objects),
-                    authorizer: Arc::clone(&authorizer),
-                },
-                context: kinds::Context { gates: config.gates, env: config.env },
-                clock: Arc::clone(&clock),
-            },
-            authenticator: authenticator(&config, &pki, &local, &objects)?,
-            authorizer,
+            writer: Arc::clone(&writer),
+            authenticator,
+            authorizer: Arc::clone(&authorizer),
             recorder: Arc::clone(&recorder),
             metrics,
             proxy: NodeProxy::new(tls_to_nodes(&pki)?, ProxyLimits::default()),
@@ -258,6 +297,7 @@ impl Server {
             node_address_types: config.node_address_types.clone(),
             open_api: open_api(),
             sessions: TaskTracker::new(),
+            changes: TaskTracker::new(),
             gates: config.gates,
             clock: Arc::clone(&clock),
             in_flight: InFlight::new(
@@ -268,11 +308,14 @@ impl Server {
             strangers_lines: Mutex::default(),
             request_timeout: config.limits.request_timeout,
         });
-        controllers::ensure_basics(&api)
+        controllers::ensure_basics(&writer, &recorder)
             .await
             .map_err(|status| during("creating the first objects")(status.message().to_owned()))?;
+        // Not before: a webhook that does not answer must not keep the server from starting.
+        sources.activate();
         let ca_certificate = pki.cluster_authority_pem().to_owned();
-        controllers::start(&api, &ca_certificate, &tasks, &stop);
+        let told = controllers::Told { ca_certificate: &ca_certificate, address };
+        controllers::start(&writer, &recorder, &authorizer, told, &tasks, &stop);
 
         let hints = [pki.cluster_authority().clone()];
         let tls = server_config(pki.serving(), &hints).map_err(during("setting up TLS"))?;
@@ -356,6 +399,8 @@ impl Server {
         }
         self.api.proxy.shutdown(SESSIONS).await;
         self.tasks.wait().await;
+        self.api.changes.close();
+        self.api.changes.wait().await;
     }
 }
 
@@ -367,14 +412,19 @@ impl Drop for Server {
 }
 
 async fn load_objects(
-    config: &Config,
+    store: Arc<dyn Store>,
+    key_file: &KeyFile,
     authorizer: &Arc<Authorizer>,
+    sources: &Arc<RuleSources>,
 ) -> Result<Objects, ServerError> {
-    let store = store::open(&config.store, &config.state_dir).await?;
-    let authorizer = Arc::clone(authorizer);
+    let (authorizer, sources) = (Arc::clone(authorizer), Arc::clone(sources));
     let observer = move |resource: &'static Resource, old: Option<&_>, new: Option<&_>| {
-        if resource.plural == "pods" {
+        if resource.is(&PODS) {
             authorizer.nodes().pod_changed(old, new);
+            return;
+        }
+        if resource.group == RULES_GROUP {
+            sources.follow(resource, old, new);
             return;
         }
         let followed = match (old, new) {
@@ -386,7 +436,9 @@ async fn load_objects(
             tracing::warn!(%error, "a role or binding grants nothing");
         }
     };
-    Objects::load(store, Box::new(observer)).await.map_err(during("reading the store"))
+    let keys = key_file.path().display();
+    let step = format!("reading the store with the keys of {keys}");
+    Objects::load(store, Box::new(observer)).await.map_err(during(step))
 }
 
 fn authenticator(
@@ -440,6 +492,7 @@ fn further_keys(config: &Config) -> Result<Vec<VerifyingKey>, ServerError> {
 fn recorder(
     config: &Config,
     metrics: &AuditMetrics,
+    webhook: Option<&Arc<Webhook>>,
     clock: &Clock,
 ) -> Result<Recorder, ServerError> {
     let policy = audit_policy(config.audit_policy.as_deref())?;
@@ -459,9 +512,13 @@ fn recorder(
     } else {
         LogOptions::default()
     };
-    let users = audit_log(config, "audit.log", rotation, options, metrics, clock)?;
+    let log = |name: &str, rotation, options| {
+        let path = config.state_dir.join("audit").join(name);
+        audit_log(&path, rotation, options, metrics, webhook.cloned(), clock)
+    };
+    let users = log("audit.log", rotation, options)?;
     let places = LogOptions { places: STRANGERS_PLACES, ..options };
-    let strangers = audit_log(config, "anonymous.log", STRANGERS_ROTATION, places, metrics, clock)?;
+    let strangers = log("anonymous.log", STRANGERS_ROTATION, places)?;
     let on_failure = match config.audit_failure {
         AuditFailure::Allow if !config.strict_audit => OnFailure::Allow,
         _ => OnFailure::Refuse,
@@ -470,18 +527,18 @@ fn recorder(
 }
 
 fn audit_log(
-    config: &Config,
-    name: &str,
+    path: &Path,
     rotation: Rotation,
     options: LogOptions,
     metrics: &AuditMetrics,
+    webhook: Option<Arc<Webhook>>,
     clock: &Clock,
 ) -> Result<AuditLog, ServerError> {
-    let path = config.state_dir.join("audit").join(name);
     let what = || format!("opening the audit log {}", path.display());
-    let file = RotatingFile::open(&path, rotation, clock()).map_err(during(what()))?;
+    let file = RotatingFile::open(path, rotation, clock()).map_err(during(what()))?;
     let file = file.counting(metrics.dropped.clone());
-    AuditLog::start(file, options, metrics.clone(), Arc::clone(clock)).map_err(during(what()))
+    let sink = Tee { file, webhook };
+    AuditLog::start(sink, options, metrics.clone(), Arc::clone(clock)).map_err(during(what()))
 }
 
 fn saturating(duration: Duration) -> SignedDuration {

@@ -6,11 +6,12 @@
 //! pulled, and nothing is shown to a reader before that. Reads of the API come from the watch
 //! caches, so this interface serves writes, start-up and the caches' feed.
 //!
-//! Values may be Secrets: no `Debug` in this module prints one.
+//! Values may be Secrets: no `Debug` in this module prints one, and [`sealed`] keeps them from disks.
 
 mod embedded;
 mod etcd;
 mod history;
+mod sealed;
 
 #[cfg(test)]
 mod contract;
@@ -18,13 +19,17 @@ mod contract;
 use std::{fmt, io, path::PathBuf};
 
 use bytes::Bytes;
-use futures_util::{future::BoxFuture, stream::BoxStream};
+use futures_util::{
+    future::{BoxFuture, FutureExt, ready},
+    stream::BoxStream,
+};
 use prometheus_client::registry::Registry;
 use waybill_core::id::ResourceVersion;
 
 pub(crate) use self::{
     embedded::{Embedded, Settings},
     etcd::{Etcd, EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser, TlsSource},
+    sealed::{Forms, KeyFile, KeyId, KeyRing, Sealed, Stamp},
 };
 
 /// A durable, ordered map with history.
@@ -32,8 +37,8 @@ pub(crate) use self::{
 /// A prefix is plain text: `/a/b` covers `/a/bc` too, and a caller who means a directory ends it
 /// with a slash. The empty prefix covers everything.
 pub(crate) trait Store: Send + Sync + 'static {
-    /// The object at `key`, as of the newest revision.
-    #[cfg_attr(not(test), expect(dead_code, reason = "reads come from the caches"))]
+    /// The object at `key`, as of the newest revision. Only tests ask: reads come from the caches.
+    #[cfg(test)]
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>, StoreError>>;
 
     /// Everything under `prefix`, ordered by key, all as of one revision.
@@ -56,6 +61,11 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// after `before - 1` or later. What is forgotten already stays so, and a revision that is still
     /// to come counts as the next one.
     fn compact(&self, before: ResourceVersion) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Lets go of what was overwritten or deleted, as far as it lies in files that are this store's own.
+    fn forget_overwritten(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        ready(Ok(())).boxed()
+    }
 
     /// Why writes cannot be taken at the moment.
     fn trouble(&self) -> BoxFuture<'_, Option<String>>;
@@ -181,6 +191,19 @@ pub(crate) enum StoreError {
     /// etcd did not answer in time.
     #[error("etcd: {call} timed out")]
     Timeout { call: &'static str },
+    /// What was overwritten lies in files until there is a snapshot.
+    #[error("no snapshot could be taken yet, so older files of the store are still there")]
+    NotForgotten,
+    /// A value is encrypted and cannot be read.
+    #[error("cannot read {key} in the store")]
+    Sealed {
+        key: String,
+        #[source]
+        source: sealed::OpenError,
+    },
+    /// A value cannot be encrypted, and is not written.
+    #[error("the value cannot be encrypted: there is no key, or the cryptographic library refused")]
+    Sealing,
     /// etcd answered something that its protocol does not allow.
     #[error("etcd: unexpected answer to {call}")]
     Answer { call: &'static str },

@@ -5,8 +5,8 @@
 //! unknown cell, never an error. The clock is a parameter.
 
 mod age;
-mod cells;
-mod columns;
+pub(crate) mod cells;
+pub(crate) mod columns;
 mod event;
 mod node;
 mod pod;
@@ -15,22 +15,53 @@ mod read;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::{
-    cells::row,
-    columns::{Column, columns},
-};
+use self::columns::Column;
+use crate::registry::Resource;
+
+/// How the objects of a resource are printed.
+#[derive(Clone, Copy)]
+pub(crate) struct Table {
+    pub(crate) columns: &'static [Column],
+    /// The cells of an object, one for each column.
+    pub(crate) cells: fn(&Value, Timestamp) -> Vec<Value>,
+    /// What marks a row, such as that of a pod that is done.
+    pub(crate) conditions: Option<fn(&Value) -> Option<Value>>,
+}
+
+impl Table {
+    /// Name and age.
+    pub(crate) const PLAIN: Self =
+        Self { columns: columns::DEFAULT, cells: cells::plain, conditions: None };
+}
 
 /// How a table is to be made; one serves all events of a watch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TableMaker<'a> {
-    /// The plural name of the resource, such as `pods`.
-    pub(crate) resource: &'a str,
+pub(crate) struct TableMaker {
+    pub(crate) resource: &'static Resource,
     /// What accompanies each row.
     pub(crate) include: IncludeObject,
     /// Whether the columns are described. After the first event of a watch they need not be.
     pub(crate) headers: Headers,
+    /// The version of the table itself.
+    pub(crate) meta: MetaVersion,
     /// What ages are counted from.
     pub(crate) now: Timestamp,
+}
+
+/// A version of `meta.k8s.io`; old clients ask for the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetaVersion {
+    V1beta1,
+    V1,
+}
+
+impl MetaVersion {
+    pub(crate) fn api_version(self) -> &'static str {
+        match self {
+            Self::V1beta1 => "meta.k8s.io/v1beta1",
+            Self::V1 => "meta.k8s.io/v1",
+        }
+    }
 }
 
 /// What accompanies each row: the query parameter `includeObject`.
@@ -60,13 +91,14 @@ pub(crate) enum Headers {
 #[error("unrecognized includeObject value: {0:?}")]
 pub(crate) struct IncludeObjectError(String);
 
-impl TableMaker<'_> {
+impl TableMaker {
     /// What the table of a list says before its first row: `metadata` is the list's, with
     /// `resourceVersion` and `continue`. After the last row come `]}`.
     pub(crate) fn head(&self, metadata: &Value) -> String {
         format!(
-            "{{\"kind\":\"Table\",\"apiVersion\":\"{API_VERSION}\",\"metadata\":{metadata},\
+            "{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\
              \"columnDefinitions\":{},\"rows\":[",
+            self.meta.api_version(),
             Value::Array(self.columns())
         )
     }
@@ -81,7 +113,7 @@ impl TableMaker<'_> {
     fn table(&self, metadata: Value, rows: Vec<Value>) -> Value {
         object_of([
             ("kind", "Table".into()),
-            ("apiVersion", API_VERSION.into()),
+            ("apiVersion", self.meta.api_version().into()),
             ("metadata", metadata),
             ("columnDefinitions", Value::Array(self.columns())),
             ("rows", Value::Array(rows)),
@@ -91,20 +123,22 @@ impl TableMaker<'_> {
     fn columns(&self) -> Vec<Value> {
         match self.headers {
             Headers::Omitted => Vec::new(),
-            Headers::Present => columns(self.resource).iter().map(Column::definition).collect(),
+            Headers::Present => {
+                self.resource.table.columns.iter().map(Column::definition).collect()
+            }
         }
     }
 
     /// The row of one object.
     pub(crate) fn row(&self, object: &Value) -> Value {
         let mut fields = Map::new();
-        fields.insert("cells".to_owned(), row(self.resource, object, self.now).into());
-        if self.resource == "pods" {
-            let conditions = pod::row_conditions(object);
+        fields.insert("cells".to_owned(), (self.resource.table.cells)(object, self.now).into());
+        if let Some(conditions) = self.resource.table.conditions {
+            let conditions = conditions(object);
             fields.extend(conditions.map(|conditions| ("conditions".to_owned(), conditions)));
         }
         let included = match self.include {
-            IncludeObject::Metadata => Some(partial_object_metadata(object)),
+            IncludeObject::Metadata => Some(partial_object_metadata(object, self.meta)),
             IncludeObject::None => None,
             IncludeObject::Object => Some(object.clone()),
         };
@@ -126,11 +160,11 @@ impl IncludeObject {
 }
 
 /// The object's metadata alone, as the kind that stands for every kind.
-pub(crate) fn partial_object_metadata(object: &Value) -> Value {
+pub(crate) fn partial_object_metadata(object: &Value, meta: MetaVersion) -> Value {
     let metadata = object.get("metadata").cloned();
     object_of([
         ("kind", "PartialObjectMetadata".into()),
-        ("apiVersion", API_VERSION.into()),
+        ("apiVersion", meta.api_version().into()),
         ("metadata", metadata.unwrap_or_else(|| json!({}))),
     ])
 }
@@ -139,8 +173,6 @@ pub(crate) fn partial_object_metadata(object: &Value) -> Value {
 fn object_of<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
-
-const API_VERSION: &str = "meta.k8s.io/v1";
 
 #[cfg(test)]
 mod tests;

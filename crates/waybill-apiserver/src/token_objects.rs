@@ -9,27 +9,28 @@ use crate::{
     authn::service_account::{Existing, ExistingPod, Objects as BoundObjects},
     cache::ObjectKey,
     document::{metadata, text},
+    kinds::{node::NODES, pod::PODS, secret::SECRETS, service_account::SERVICE_ACCOUNTS},
     objects::Objects,
-    registry::find,
+    registry::Resource,
 };
 
 /// The caches, as the authenticator sees them.
 pub(crate) struct TokenObjects(pub(crate) Arc<Objects>);
 
 impl TokenObjects {
-    fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-        let cache = self.0.cache(find("", "v1", plural)?)?;
+    fn find(&self, resource: &'static Resource, namespace: &str, name: &str) -> Option<Value> {
+        let cache = self.0.cache(resource)?;
         Some(cache.get(&ObjectKey::new(namespace, name))?.document())
     }
 }
 
 impl BoundObjects for TokenObjects {
     fn service_account(&self, namespace: &str, name: &str) -> Option<Existing> {
-        self.find("serviceaccounts", namespace, name).as_ref().map(existing)
+        self.find(&SERVICE_ACCOUNTS, namespace, name).as_ref().map(existing)
     }
 
     fn pod(&self, namespace: &str, name: &str) -> Option<ExistingPod> {
-        let pod = self.find("pods", namespace, name)?;
+        let pod = self.find(&PODS, namespace, name)?;
         let spec = |pointer: &str| text(&pod, pointer).to_owned();
         Some(ExistingPod {
             existing: existing(&pod),
@@ -39,11 +40,11 @@ impl BoundObjects for TokenObjects {
     }
 
     fn secret(&self, namespace: &str, name: &str) -> Option<Existing> {
-        self.find("secrets", namespace, name).as_ref().map(existing)
+        self.find(&SECRETS, namespace, name).as_ref().map(existing)
     }
 
     fn node(&self, name: &str) -> Option<Existing> {
-        self.find("nodes", "", name).as_ref().map(existing)
+        self.find(&NODES, "", name).as_ref().map(existing)
     }
 }
 

@@ -42,6 +42,19 @@ impl Quantity {
         Self { nanos: (self.nanos + other.nanos).clamp(-LIMIT, LIMIT), style }
     }
 
+    /// The difference, in the style of the first part that is not zero; cut off at the largest amount.
+    #[must_use]
+    pub fn saturating_sub(self, other: Self) -> Self {
+        self.saturating_add(Self { nanos: -other.nanos, style: other.style })
+    }
+
+    /// A number of whole units.
+    #[must_use]
+    pub fn from_units(units: i64) -> Self {
+        let nanos = (i128::from(units) * NANO).clamp(-LIMIT, LIMIT);
+        Self { nanos, style: Style::Decimal }
+    }
+
     /// The next amount, away from zero, that is a number of thousandths.
     #[must_use]
     pub fn round_up_to_milli(self) -> Self {
@@ -58,6 +71,12 @@ impl Quantity {
     /// In thousandths, rounded away from zero; cut off at what 64 bits hold.
     pub fn milli_value(self) -> i64 {
         saturate(divide_away_from_zero(self.nanos, NANO / 1000))
+    }
+
+    /// As a floating-point number, which may be off by a rounding.
+    #[expect(clippy::cast_precision_loss, reason = "an approximation is asked for")]
+    pub fn approximate(self) -> f64 {
+        self.nanos as f64 / NANO as f64
     }
 
     /// Whether it is less than nothing.

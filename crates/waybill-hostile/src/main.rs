@@ -15,6 +15,7 @@ mod fork;
 mod inheritance;
 mod machine;
 mod other_process;
+mod rights;
 mod spy;
 mod user_namespace;
 
@@ -32,6 +33,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("cgroups-lift", cgroups::lift),
     ("cgroups-see", cgroups::see),
     ("descriptors", inheritance::descriptors),
+    ("file-of-the-machine", rights::file_of_the_machine),
     ("fork-until-refused", fork::until_refused),
     ("hidden", machine::hidden),
     ("keyring", inheritance::keyring),
@@ -40,7 +42,9 @@ const ATTACKS: &[(&str, Attack)] = &[
     (fork::STAND_STILL, fork::stand_still),
     ("ptrace", other_process::attach),
     ("release-agent", machine::release_agent),
+    ("rights", rights::of_the_machine),
     ("spy", spy::on_those_who_enter),
+    ("stranger", rights::stranger),
     ("user-namespace", user_namespace::enter),
     ("write-memory", other_process::write),
 ];

@@ -13,6 +13,7 @@ use crate::{
     csi::CsiConfig,
     directories::Directories,
     image_collection::ImageLimits,
+    pressure::EvictionLimits,
     rotation::LogLimits,
     server::{ExecEnvPolicy, ExecSessionPolicy, PairPaths},
     worker::SysctlPolicy,
@@ -57,6 +58,8 @@ pub struct Config {
     pub log_limits: LogLimits,
     /// When images that nobody uses are removed.
     pub image_limits: ImageLimits,
+    /// When pods go because the machine is short of something.
+    pub eviction: EvictionLimits,
     /// Which kernel settings pods may ask for.
     pub sysctls: SysctlPolicy,
     /// Labels of the node's object.

@@ -1,7 +1,11 @@
 //! Where the node keeps what belongs to pods. Names of pods are never part of a path below the state
 //! directory; uids are, and they are fit for it by their type.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use waybill_core::id::PodUid;
 
@@ -15,6 +19,15 @@ pub struct Directories {
 }
 
 impl Directories {
+    /// Makes the directory of all pods, for root alone, also where another one made it: what pods write there
+    /// has owners and bits of their choice. A program that is root's and says so by a bit would make everybody
+    /// root who can reach it.
+    pub(crate) fn make_pods(&self) -> io::Result<()> {
+        let path = self.pods();
+        fs::create_dir_all(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700))
+    }
+
     /// All pods.
     pub(crate) fn pods(&self) -> PathBuf {
         self.state.join("pods")
@@ -79,5 +92,24 @@ impl Directories {
     /// Where all instances of one container leave it.
     pub(crate) fn termination_messages(&self, uid: &PodUid, container: &str) -> PathBuf {
         self.pod(uid).join("containers").join(container)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pod's root made a program of the machine's root out of its termination message: any user of the
+    /// machine could run it.
+    #[test]
+    fn nobody_but_root_reaches_what_pods_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("node");
+        let directories = Directories { state, logs: dir.path().join("logs") };
+        fs::create_dir_all(directories.pods()).unwrap();
+        fs::set_permissions(directories.pods(), fs::Permissions::from_mode(0o755)).unwrap();
+        directories.make_pods().unwrap();
+        let mode = fs::metadata(directories.pods()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 }

@@ -6,10 +6,10 @@
 
 mod plan;
 
-use std::{io, path::Path, time::Duration};
+use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
 
 use rustix::fs::statvfs;
-use tokio::time::sleep;
+use tokio::{sync::Mutex, time::sleep};
 use tonic::Status;
 use tracing::{debug, info, warn};
 use waybill_proto::cri::{Container, Image};
@@ -38,20 +38,32 @@ pub struct ImageLimits {
 /// Removes images that nobody uses.
 pub(crate) struct ImageCollector {
     pub(crate) runtime: Runtime,
-    pub(crate) limits: ImageLimits,
-    pub(crate) recorder: Recorder,
-    pub(crate) clock: Clock,
+    limits: ImageLimits,
+    recorder: Recorder,
+    clock: Clock,
+    of_volumes: ImageNames,
+    known: Mutex<Known>,
 }
 
+/// The names of images that pods have as volumes; containers do not tell them.
+pub(crate) type ImageNames = Box<dyn Fn() -> BTreeSet<String> + Send + Sync>;
+
 impl ImageCollector {
+    pub(crate) fn new(
+        runtime: Runtime,
+        limits: ImageLimits,
+        recorder: Recorder,
+        clock: Clock,
+        of_volumes: ImageNames,
+    ) -> Self {
+        Self { runtime, limits, recorder, clock, of_volumes, known: Mutex::default() }
+    }
+
     /// Runs for ever.
-    pub(crate) async fn run(self) {
-        if self.limits.high_percent >= 100 {
-            return;
-        }
-        let (mut known, mut place) = (Known::default(), None);
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut place = None;
         loop {
-            match self.look(&mut known, &mut place).await {
+            match self.look(&mut place).await {
                 Ok(()) => {}
                 Err(LookError::Runtime(status)) => {
                     debug!(code = ?status.code(), reason = status.message(), "images are not looked at");
@@ -64,26 +76,54 @@ impl ImageCollector {
         }
     }
 
+    /// Removes all images that nobody uses, apart from those that have only just come.
+    pub(crate) async fn remove_unused(&self) -> Result<(), Status> {
+        let mut known = self.known.lock().await;
+        self.update(&mut known).await?;
+        self.free(&mut known, u64::MAX).await;
+        Ok(())
+    }
+
     /// `place` is where images lie, once that is known; runtimes may have to think about it.
-    async fn look(&self, known: &mut Known, place: &mut Option<String>) -> Result<(), LookError> {
+    async fn look(&self, place: &mut Option<String>) -> Result<(), LookError> {
+        let mut known = self.known.lock().await;
+        self.update(&mut known).await?;
+        if self.limits.high_percent >= 100 {
+            return Ok(());
+        }
+        if place.is_none() {
+            *place = self.runtime.image_place().await?;
+        }
+        let Some(place) = place else { return Ok(()) };
+        let Some(wanted) = space(Path::new(place))?.to_free(self.limits) else { return Ok(()) };
+        let freed = self.free(&mut known, wanted).await;
+        if freed < wanted && known.is_worth_telling((self.clock)()) {
+            let message = format!(
+                "Failed to garbage collect required amount of images. Attempted to free {wanted} \
+                 bytes, but only found {freed} bytes eligible to free."
+            );
+            self.recorder.node(Kind::Warning, "FreeDiskSpaceFailed", &message);
+        }
+        Ok(())
+    }
+
+    async fn update(&self, known: &mut Known) -> Result<(), Status> {
         let (images, containers) =
             tokio::try_join!(self.runtime.list_images(), self.runtime.list(None))?;
         let names = |container: Container| {
             let spec = container.image.unwrap_or_default();
             [container.image_ref, container.image_id, spec.image]
         };
-        let used: Vec<String> = containers.into_iter().flat_map(names).collect();
-        known.update(&images, &used, (self.clock)());
-        if place.is_none() {
-            *place = self.runtime.image_place().await?;
+        let mut used: Vec<String> = containers.into_iter().flat_map(names).collect();
+        for name in (self.of_volumes)() {
+            used.extend(self.runtime.image(&name).await?.map(|found| found.image.id));
         }
-        let Some(place) = place else { return Ok(()) };
-        let Some(wanted) = space(Path::new(place))?.to_free(self.limits) else { return Ok(()) };
-        self.free(known, wanted).await;
+        known.update(&images, &used, (self.clock)());
         Ok(())
     }
 
-    async fn free(&self, known: &mut Known, wanted: u64) {
+    /// Removes images until so many bytes are free, or none is left that may go. The bytes that they had.
+    async fn free(&self, known: &mut Known, wanted: u64) -> u64 {
         let mut freed: u64 = 0;
         for (id, size) in known.removable(self.limits.least_age, (self.clock)()) {
             if freed >= wanted {
@@ -100,13 +140,7 @@ impl ImageCollector {
                 }
             }
         }
-        if freed < wanted && known.is_worth_telling((self.clock)()) {
-            let message = format!(
-                "Failed to garbage collect required amount of images. Attempted to free {wanted} \
-                 bytes, but only found {freed} bytes eligible to free."
-            );
-            self.recorder.node(Kind::Warning, "FreeDiskSpaceFailed", &message);
-        }
+        freed
     }
 }
 

@@ -32,6 +32,7 @@ mod node;
 mod objects;
 mod observed;
 mod pod;
+mod pressure;
 mod probe;
 mod register;
 mod retry;
@@ -52,6 +53,7 @@ pub use self::{
     directories::Directories,
     image_collection::ImageLimits,
     node::{Node, NodeError},
+    pressure::{EvictionLimits, EvictionThresholds, ThresholdError},
     rotation::LogLimits,
     server::{ExecEnvPolicy, ExecSessionPolicy, PairPaths},
     worker::SysctlPolicy,

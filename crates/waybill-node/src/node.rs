@@ -35,6 +35,7 @@ use crate::{
     event::Recorder,
     image_collection::ImageCollector,
     objects::{CachedObjects, ClusterObjects, NoObjects, ObjectSource, WatchedObjects},
+    pressure::Pressure,
     probe::Prober,
     register::{self, Facts, RegisterError},
     rotation::Rotation,
@@ -42,7 +43,7 @@ use crate::{
     source::{self, Change as SourceChange},
     status::Writer,
     volume::Volumes,
-    worker::{Cgroups, Images, Making, Surroundings, Workers, pids_of_all_pods},
+    worker::{Cgroups, Images, Making, Surroundings, UserRanges, Workers, pids_of_all_pods},
 };
 
 /// News of the runtime that wait for the workers.
@@ -100,9 +101,8 @@ impl Node {
     /// Starts a node. It takes over what an earlier one left running, and is not ready for pods before
     /// the runtime answers.
     pub async fn start(config: Config) -> Result<Self, NodeError> {
-        for path in [&config.directories.pods(), &config.directories.logs] {
-            make_directory(path)?;
-        }
+        make_pods(&config.directories)?;
+        make_directory(&config.directories.logs)?;
         let runtime = Runtime::at(&config.runtime)
             .map_err(NodeError::start::<RuntimeSocketError>("cannot use the runtime"))?;
         let session = match &config.cluster {
@@ -131,9 +131,11 @@ impl Node {
             cluster: client.clone(),
         };
         let server = start_server(&config, parts).await?;
-        let facts =
-            register(&config, &runtime, &client, &recorder, server.address(), &tasks, &stop);
-        let facts = facts.await?;
+        let pressure = Pressure::new(config.eviction.clone(), config.directories.state.clone());
+        let options =
+            registration(&config, &runtime, &client, &recorder, server.address(), &pressure);
+        let failed = NodeError::start::<RegisterError>("cannot find out about this node");
+        let facts = register::start(options, &tasks, &stop).await.map_err(failed)?;
         let known = Arc::clone(&pods);
         let prober = Prober::new(
             runtime.clone(),
@@ -144,6 +146,14 @@ impl Node {
             &tasks,
             &stop,
         );
+        let known = Arc::clone(&pods);
+        let collector = Arc::new(ImageCollector::new(
+            runtime.clone(),
+            config.image_limits,
+            recorder.clone(),
+            Arc::clone(&clock),
+            Box::new(move || known.volume_images()),
+        ));
         let parts = Parts {
             runtime: runtime.clone(),
             client: client.clone(),
@@ -153,6 +163,8 @@ impl Node {
             provenance,
             metrics,
             endpoint,
+            pressure,
+            collector: Arc::clone(&collector),
         };
         let around = surroundings(&config, &facts, parts, &tasks, &stop);
         let workers = Workers::new(around);
@@ -179,12 +191,6 @@ impl Node {
             clock: Arc::clone(&config.clock),
         };
         tasks.spawn(stop.clone().run_until_cancelled_owned(rotation.run()));
-        let collector = ImageCollector {
-            runtime: runtime.clone(),
-            limits: config.image_limits,
-            recorder: recorder.clone(),
-            clock: Arc::clone(&config.clock),
-        };
         tasks.spawn(stop.clone().run_until_cancelled_owned(collector.run()));
         let (sender, changes) = mpsc::channel(QUEUE);
         tasks.spawn(changes::follow(runtime, config.name.clone(), sender, stop.clone()));
@@ -228,6 +234,11 @@ impl Node {
     }
 }
 
+fn make_pods(directories: &Directories) -> Result<(), NodeError> {
+    let failed = |source| NodeError::Directory { path: directories.pods(), source };
+    directories.make_pods().map_err(failed)
+}
+
 fn make_directory(path: &Path) -> Result<(), NodeError> {
     fs::create_dir_all(path)
         .map_err(|source| NodeError::Directory { path: path.to_owned(), source })
@@ -249,29 +260,27 @@ async fn start_server(config: &Config, parts: ServerParts) -> Result<Server, Nod
     Server::start(server, parts).await.map_err(failed)
 }
 
-async fn register(
+fn registration(
     config: &Config,
     runtime: &Runtime,
     client: &Option<Client>,
     recorder: &Recorder,
     address: SocketAddr,
-    tasks: &TaskTracker,
-    stop: &CancellationToken,
-) -> Result<Facts, NodeError> {
-    let options = register::Options {
+    pressure: &Pressure,
+) -> register::Options {
+    register::Options {
         name: config.name.clone(),
         address: config.address,
         port: address.port(),
         labels: config.labels.clone(),
         max_pods: config.max_pods,
         state: config.directories.state.clone(),
+        pressure: pressure.clone(),
         runtime: runtime.clone(),
         client: client.clone(),
         recorder: recorder.clone(),
         clock: Arc::clone(&config.clock),
-    };
-    let failed = NodeError::start::<RegisterError>("cannot find out about this node");
-    register::start(options, tasks, stop).await.map_err(failed)
+    }
 }
 
 /// What has been started before the workers.
@@ -284,6 +293,8 @@ struct Parts {
     provenance: Arc<Provenance>,
     metrics: Arc<Metrics>,
     endpoint: Option<ApiEndpoint>,
+    pressure: Pressure,
+    collector: Arc<ImageCollector>,
 }
 
 fn surroundings(
@@ -293,7 +304,18 @@ fn surroundings(
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Surroundings {
-    let Parts { runtime, client, recorder, prober, writer, provenance, metrics, endpoint } = parts;
+    let Parts {
+        runtime,
+        client,
+        recorder,
+        prober,
+        writer,
+        provenance,
+        metrics,
+        endpoint,
+        pressure,
+        collector,
+    } = parts;
     let clock: Clock = Arc::clone(&config.clock);
     let objects: Arc<dyn ObjectSource> = match client.clone() {
         Some(client) => Arc::new(CachedObjects::new(ClusterObjects::new(client))),
@@ -350,6 +372,9 @@ fn surroundings(
         writer,
         metrics,
         sysctls: config.sysctls.clone(),
+        users: Arc::new(UserRanges::new(&config.directories, config.max_pods)),
+        pressure,
+        collector,
     }
 }
 

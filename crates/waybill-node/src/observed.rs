@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use crate::cri::resources::ContainerLimits;
+
 /// The sandboxes and containers of one pod. Newest first in both lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observed {
@@ -50,6 +52,8 @@ pub(crate) struct ObservedContainer {
     pub(crate) log_path: String,
     pub(crate) created: Timestamp,
     pub(crate) state: ContainerState,
+    /// What it may use, if the runtime tells that.
+    pub(crate) limits: Option<ContainerLimits>,
 }
 
 /// Where a container is in its life.

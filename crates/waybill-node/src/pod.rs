@@ -1,11 +1,11 @@
 //! A pod as the node sees it: the object, the view of its environments, and where it came from.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerRestartRule, ContainerStatus, EphemeralContainer, Lifecycle, PodSpec,
-    SecurityContext, VolumeMount,
+    ResourceRequirements, SecurityContext, VolumeMount,
 };
 use serde::de::Error;
 use serde_json::Value;
@@ -84,6 +84,21 @@ impl Pod {
 
     pub(crate) fn spec(&self) -> &PodSpec {
         &self.spec
+    }
+
+    /// The same pod whose containers ask for other resources, by their names.
+    pub(crate) fn with_resources(
+        &self,
+        resources: &BTreeMap<String, ResourceRequirements>,
+    ) -> Self {
+        let mut pod = self.clone();
+        let init = pod.spec.init_containers.iter_mut().flatten();
+        for container in init.chain(&mut pod.spec.containers) {
+            if let Some(resources) = resources.get(&container.name) {
+                container.resources = Some(resources.clone());
+            }
+        }
+        pod
     }
 
     /// What the spec says about the environment of one container.

@@ -32,7 +32,6 @@ use tracing::{info, warn};
 use waybill_core::chain::Chain;
 use waybill_proto::cri::{ListImagesRequest, StatusRequest, VersionRequest};
 
-pub(crate) use self::machine::Shortage;
 use self::{
     condition::{Health, RuntimeHealth},
     lease::LeaseKeeper,
@@ -43,6 +42,7 @@ use crate::{
     Clock,
     cri::Runtime,
     event::{Kind, Recorder},
+    pressure::Pressure,
     retry::Pauses,
 };
 
@@ -74,6 +74,7 @@ pub(crate) struct Options {
     pub(crate) max_pods: u32,
     /// Its file system is the one whose space counts.
     pub(crate) state: PathBuf,
+    pub(crate) pressure: Pressure,
     pub(crate) runtime: Runtime,
     pub(crate) client: Option<Client>,
     pub(crate) recorder: Recorder,
@@ -113,7 +114,7 @@ pub(crate) async fn start(
         runtime_name: version.0,
         runtime_version: version.1,
         capacity: machine.capacity(options.max_pods),
-        allocatable: machine.allocatable(options.max_pods),
+        allocatable: machine.allocatable(options.max_pods, options.pressure.thresholds()),
         ips: vec![options.address],
     };
     if let Some(client) = options.client.clone() {
@@ -326,7 +327,8 @@ impl Registrar {
             Ok(Err(status)) => RuntimeHealth::Down(status.message().to_owned()),
             Err(_) => RuntimeHealth::Down("it does not answer".to_owned()),
         };
-        Health { runtime, pressure: machine::Pressure::read(&self.options.state) }
+        self.options.pressure.look();
+        Health { runtime, pressure: self.options.pressure.conditions() }
     }
 
     async fn list_images(&self) -> Option<Vec<ContainerImage>> {

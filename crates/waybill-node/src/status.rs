@@ -10,7 +10,7 @@ mod phase;
 pub(crate) mod qos;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -39,6 +39,26 @@ pub(crate) struct Facts {
     pub(crate) failed: Option<Failed>,
     /// What stands before `://` in the ids of containers: the runtime's name.
     pub(crate) runtime_name: String,
+    pub(crate) resize: ResizeState,
+}
+
+/// How far other resources for a pod that runs are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResizeState {
+    /// Why the node does not give them.
+    pub(crate) pending: Option<PendingResize>,
+    /// Names of containers that do not have theirs yet.
+    pub(crate) under_way: BTreeSet<String>,
+    /// Why they do not.
+    pub(crate) error: Option<String>,
+}
+
+/// Why a node does not give a pod what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PendingResize {
+    /// `Infeasible` or `Deferred`.
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
 /// Why a container waits.
@@ -75,7 +95,7 @@ pub(crate) fn compute(pod: &Pod, observed: &Observed, facts: &Facts, now: Timest
     set_pod_ips(&mut status, old, pod, observed, facts);
     container::fill(&mut status, old, pod, observed, facts);
     phase::fill(&mut status, old, pod, observed, facts);
-    condition::fill(&mut status, old, pod, observed, facts.failed.as_ref(), now);
+    condition::fill(&mut status, old, pod, observed, facts, now);
     status
 }
 

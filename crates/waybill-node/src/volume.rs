@@ -41,7 +41,9 @@ use crate::{
 
 pub(crate) use self::{
     error::{VolumeError, VolumeFault},
-    kind::host_path,
+    kind::{host_path, images},
+    mounts::VolumeImages,
+    usage::Taken,
 };
 
 /// The volumes of every pod of the node.
@@ -108,16 +110,19 @@ impl Volumes {
         self.set_up_all(pod, &volumes).await
     }
 
-    /// What the runtime is to mount into a container. `environment` is for `subPathExpr`.
+    /// What the runtime is to mount into a container. `environment` is for `subPathExpr`; `images` are those of its volumes that are
+    /// images.
     pub(crate) async fn mounts(
         &self,
         pod: &Pod,
         container: ContainerRef<'_>,
         environment: &Environment,
+        images: &VolumeImages,
     ) -> Result<Vec<Mount>, VolumeError> {
         let lock = self.lock_of(pod.uid());
         let _one_at_a_time = lock.lock().await;
-        mounts::mounts(&self.directories, pod, container, environment).await
+        let place = mounts::Place { directories: &self.directories, pod, environment, images };
+        mounts::mounts(place, container).await
     }
 
     /// The runtime has mounted what [`Self::mounts`] told it, or never will.
@@ -138,8 +143,8 @@ impl Volumes {
             let Some(limit) = empty_dir::disk_limit(source) else { continue };
             let directory = self.directories.volume(pod.uid(), kind.word(), &volume.name);
             // One that cannot be measured may have gone just now.
-            let used = bytes(directory).await.unwrap_or(0);
-            if used > limit.bytes {
+            let used = taken(directory).await.unwrap_or_default();
+            if used.bytes > limit.bytes {
                 return Some(Oversized { volume: volume.name.clone(), limit: limit.text });
             }
         }
@@ -195,6 +200,8 @@ impl Volumes {
                 let made = empty_dir::EmptyDir::new(source, pod, &self.node)?;
                 return blocking(move || made.make(&directory)).await;
             }
+            // Pulled with those of the containers.
+            Kind::Image => return Ok(()),
             Kind::ConfigMap(source) => self.config_map_files(pod, source).await?,
             Kind::Secret(source) => self.secret_files(pod, source).await?,
             Kind::DownwardApi(source) => self.downward_files(pod, source)?,
@@ -232,8 +239,8 @@ impl Volumes {
 }
 
 /// What all below a directory takes on its disk, as [`usage`] counts it.
-pub(crate) async fn bytes(directory: PathBuf) -> Result<u64, VolumeFault> {
-    blocking(move || usage::bytes(&directory)).await
+pub(crate) async fn taken(directory: PathBuf) -> Result<Taken, VolumeFault> {
+    blocking(move || usage::taken(&directory)).await
 }
 
 /// Makes a directory that is a file system in memory, for what must not reach a disk.

@@ -14,6 +14,7 @@ mod back_off;
 mod cgroup;
 mod end;
 mod eviction;
+mod failure;
 mod files;
 mod image;
 mod making;
@@ -22,6 +23,8 @@ mod orphan;
 mod past;
 mod plan;
 mod prune;
+mod resize;
+mod resizing;
 mod rotation;
 mod start;
 mod surroundings;
@@ -29,6 +32,7 @@ mod sysctl;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod users;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,6 +57,7 @@ pub(crate) use self::{
     image::Images,
     making::Making,
     surroundings::Surroundings,
+    users::UserRanges,
 };
 use crate::{
     cri::resources::{Qos, cpu_requests},

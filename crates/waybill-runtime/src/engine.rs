@@ -21,6 +21,8 @@ mod service;
 mod sessions;
 mod settings;
 mod spawner;
+mod user_namespace;
+mod users;
 mod volume;
 mod wire;
 
@@ -33,7 +35,7 @@ use waybill_core::{
     id::AuditId,
 };
 
-use crate::sys;
+use crate::{IdMap, sys};
 
 pub(crate) use self::clock::seconds;
 pub(crate) use self::volume::EMULATED_IN_PROC;
@@ -71,6 +73,9 @@ pub struct SandboxRequest {
     pub pid: NamespaceMode,
     /// System V IPC and POSIX queues.
     pub ipc: NamespaceMode,
+    /// A user namespace with these ids, which the others belong to; without one, users are the machine's. Then all of the
+    /// others are the sandbox's own.
+    pub user: Option<IdMap>,
     /// Kernel settings of the sandbox's namespaces, by dotted name.
     pub sysctls: BTreeMap<String, String>,
     /// The cgroup below which the sandbox's containers stand.
@@ -88,6 +93,8 @@ pub struct Namespaces {
     pub uts: Option<PathBuf>,
     /// The process namespace of a holder process.
     pub pid: Option<PathBuf>,
+    /// Pinned file of the user namespace.
+    pub user: Option<PathBuf>,
 }
 
 /// What a container shall be.

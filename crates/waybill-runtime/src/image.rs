@@ -28,16 +28,16 @@ mod usage;
 use std::{
     collections::BTreeSet,
     io::{Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use oci_spec::image::ImageConfiguration;
 
+pub(crate) use self::mount::Access;
 use self::{
     archive::{Archived, Staged},
     catalog::Record,
-    mount::Access,
     store::Store,
 };
 pub use self::{
@@ -48,6 +48,7 @@ pub use self::{
     pull::{Auth, Progress},
     usage::Usage,
 };
+use crate::id_map::UserNamespace;
 
 /// All images of a runtime. Cheap to clone.
 ///
@@ -190,12 +191,12 @@ impl Images {
 
     /// Mounts a root file system of the container's own at the directory `target`.
     pub fn mount(&self, image: &Image, container: &str, target: &Path) -> Result<()> {
-        self.mount_with(image, container, target, Access::ReadWrite)
+        self.mount_with(image, container, target, Access::ReadWrite, None)
     }
 
     /// Mounts an image so that nobody can write to it.
     pub fn mount_read_only(&self, image: &Image, container: &str, target: &Path) -> Result<()> {
-        self.mount_with(image, container, target, Access::ReadOnly)
+        self.mount_with(image, container, target, Access::ReadOnly, None)
     }
 
     /// Undoes a mount, and removes what the container wrote. Fine if there is none.
@@ -209,12 +210,14 @@ impl Images {
         mount::clean(&self.0, living)
     }
 
-    fn mount_with(
+    /// The same for the users of a user namespace, or the machine's.
+    pub(crate) fn mount_with(
         &self,
         image: &Image,
         container: &str,
         target: &Path,
         access: Access,
+        user: Option<&UserNamespace>,
     ) -> Result<()> {
         let layers = self
             .0
@@ -224,7 +227,12 @@ impl Images {
         let _lease = self.0.lease(digests);
         // After a power cut some may have to be unpacked again.
         self.0.unpack_layers(&layers)?;
-        mount::mount(&self.0, image.id, &layers, container, target, access)
+        mount::mount(&self.0, image.id, &layers, container, target, access, user)
+    }
+
+    /// What all layers are in.
+    pub(crate) fn layers_path(&self) -> PathBuf {
+        self.0.layers_path()
     }
 
     fn add(&self, staged: &Staged, image: &Archived) -> Result<Digest> {

@@ -9,14 +9,18 @@
 //! - `image` keeps images and mounts root file systems.
 
 mod blocking;
+mod capability;
 pub mod cri;
 pub mod engine;
+mod id_map;
 pub mod image;
+mod procfs;
 pub mod streaming;
 mod sys;
 mod versioned;
 
 pub use self::{
     blocking::NotDone,
+    id_map::{IdMap, IdMapError},
     sys::{end_by_signal, give_memory_back},
 };

@@ -239,6 +239,16 @@ pub(crate) fn clone_mount(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
     Ok(mount)
 }
 
+/// Shows the files of a mount as if each belonged to who stands for its owner in a user namespace. The mount must be new, and
+/// its file system able to.
+pub(crate) fn map_ids(mount: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: all-zero attributes change nothing.
+    let mut change: libc::mount_attr = unsafe { mem::zeroed() };
+    change.attr_set = libc::MOUNT_ATTR_IDMAP;
+    change.userns_fd = u64::from(user_namespace.as_raw_fd().unsigned_abs());
+    change_mount(mount, &change, 0)
+}
+
 /// Makes a mount read-only, and those below it if `throughout`.
 pub(crate) fn make_read_only(mount: BorrowedFd<'_>, throughout: bool) -> io::Result<()> {
     let flags = if throughout { libc::AT_RECURSIVE } else { 0 };
@@ -249,6 +259,10 @@ fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, flags: i32) -> io::Res
     // SAFETY: all-zero attributes change nothing.
     let mut change: libc::mount_attr = unsafe { mem::zeroed() };
     change.attr_set = attributes;
+    change_mount(mount, &change, flags)
+}
+
+fn change_mount(mount: BorrowedFd<'_>, change: &libc::mount_attr, flags: i32) -> io::Result<()> {
     // SAFETY: the path is empty and NUL-terminated, the structure outlives the call and its size is passed.
     let result = unsafe {
         libc::syscall(
@@ -256,7 +270,7 @@ fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, flags: i32) -> io::Res
             mount.as_raw_fd(),
             c"".as_ptr(),
             libc::AT_EMPTY_PATH | flags,
-            &raw const change,
+            ptr::from_ref(change),
             size_of::<libc::mount_attr>(),
         )
     };
@@ -271,39 +285,33 @@ pub(crate) fn clear_environment() {
 
 /// Waits for any of `fds` without a limit, and holds little memory meanwhile.
 pub(crate) fn poll_with_little_memory(fds: &mut [PollFd<'_>]) -> rustix::io::Result<usize> {
-    let ranges = let_go();
-    let ready = rustix::event::poll(fds, None);
-    // Not before: freeing brings pages of the C library back.
-    drop(ranges);
-    ready
+    give_memory_back();
+    rustix::event::poll(fds, None)
 }
 
-/// Lets go of free parts of the heap, and of pages of programs and libraries. Those stay in the page cache, where the
-/// kernel may take them for others, and come back as they are needed.
+unsafe extern "C" {
+    /// Marks of the linker: where our program begins, and where its code ends. Only their addresses mean something.
+    static __executable_start: u8;
+    static etext: u8;
+}
+
+/// Lets go of free parts of the heap, and of the pages of our program that hold constants and code. Those stay in the page
+/// cache, where the kernel may take them for others, and come back as they are needed. What that buys: ADR 0050.
 pub fn give_memory_back() {
-    drop(let_go());
-}
-
-/// Does so, and returns what was let go.
-fn let_go() -> Vec<(usize, usize)> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let ranges: Vec<_> = maps.lines().filter_map(never_written).collect();
-    drop(maps);
     #[cfg(target_env = "gnu")]
     // SAFETY: no preconditions.
     unsafe {
         libc::malloc_trim(0)
     };
-    // Our own program comes first and is dropped last. From here on nothing of the C library is called: each page that
-    // is touched brings its neighbours along.
-    for &(start, end) in ranges.iter().rev() {
-        // SAFETY: the range is a mapping of a file that nobody has written to, so what is dropped is read from the
-        // file again.
-        let _ = unsafe {
-            madvise(ptr::with_exposed_provenance_mut(start), end - start, Advice::LinuxDontNeed)
-        };
-    }
-    ranges
+    let page = rustix::param::page_size();
+    let start = (&raw const __executable_start).addr().next_multiple_of(page);
+    let end = (&raw const etext).addr() / page * page;
+    // SAFETY: between the two marks lie mappings of the file that we run from, which are never writable: what has to be
+    // written when the program is loaded comes after its code. What is dropped is read from the file again.
+    let _ = unsafe {
+        let start = (&raw const __executable_start).with_addr(start).cast_mut().cast();
+        madvise(start, end.saturating_sub(start.addr()), Advice::LinuxDontNeed)
+    };
 }
 
 /// Keeps bytes from being written to swap for as long as the process lives.
@@ -311,21 +319,6 @@ pub(crate) fn lock_in_memory(bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the range is borrowed memory of ours, and locking it changes nothing about its content.
     let result = unsafe { libc::mlock(bytes.as_ptr().cast(), bytes.len()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The range of a mapping that holds what is in its file, by a line of `/proc/<pid>/maps`: code, and the first segment,
-/// which is constant. Other segments that look constant now were written to when the program was loaded.
-fn never_written(line: &str) -> Option<(usize, usize)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let constant = match (fields.next()?, fields.next()?) {
-        ("r-xp", _) => true,
-        ("r--p", offset) => offset.bytes().all(|digit| digit == b'0'),
-        _ => false,
-    };
-    let of_file = fields.nth(2)?.starts_with('/');
-    let address = |text| usize::from_str_radix(text, 16).ok();
-    Some((address(start)?, address(end)?)).filter(|_| constant && of_file)
 }
 
 /// Makes the current directory the root and lets go of everything else that was mounted.
@@ -472,17 +465,20 @@ mod tests {
 
     use super::*;
 
+    /// The kernel says of each page between the marks that nobody can write to it.
     #[test]
-    fn only_what_a_file_still_holds_is_given_back() {
-        let range = |line: &str| never_written(line).is_some();
-        assert!(range("7f00-7f10 r-xp 00028000 fe:00 12345  /usr/lib/libc.so.6"));
-        assert!(range("7f00-7f10 r--p 00000000 fe:00 12345  /usr/lib/libc.so.6"));
-        // Relocated, and closed to writing afterwards.
-        assert!(!range("7f00-7f10 r--p 001d3000 fe:00 12345  /usr/lib/libc.so.6"));
-        assert!(!range("7f00-7f10 rw-p 00000000 fe:00 12345  /usr/lib/libc.so.6"));
-        assert!(!range("7f00-7f10 rw-p 00000000 00:00 0  [heap]"));
-        assert!(!range("7f00-7f10 r-xp 00000000 00:00 0  [vdso]"));
-        assert!(!range("7f00-7f10 r--p 00000000 00:00 0"));
+    fn what_is_given_back_was_never_written() {
+        let (start, end) = ((&raw const __executable_start).addr(), (&raw const etext).addr());
+        assert!(start < end);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let address = |text: &str| usize::from_str_radix(text, 16).unwrap();
+        let inside = maps.lines().filter(|line| {
+            let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            address(from) < end && address(to) > start
+        });
+        let rights: Vec<_> = inside.map(|line| line.split(' ').nth(1).unwrap()).collect();
+        assert!(rights.contains(&"r-xp"), "{rights:?}");
+        assert!(rights.iter().all(|it| ["r--p", "r-xp"].contains(it)), "{rights:?}");
         let (read, write) = rustix::pipe::pipe().unwrap();
         drop(write);
         let mut fds = [PollFd::new(&read, PollFlags::IN)];

@@ -10,8 +10,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// A kind of record.
 pub(crate) trait Versioned {
-    /// The newest version that this program reads, and the one that it writes.
+    /// The newest version that this program reads, and the one that it writes unless a record can do with less.
     const VERSION: u32;
+
+    /// The lowest version whose readers understand all of this record.
+    fn version(&self) -> u32 {
+        Self::VERSION
+    }
 }
 
 /// Why a record says nothing to us. Never a part of its content.
@@ -51,7 +56,7 @@ struct Version {
 
 /// The text of a record.
 pub(crate) fn to_vec<T: Versioned + Serialize>(content: &T) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(&Tagged { version: T::VERSION, content })
+    serde_json::to_vec(&Tagged { version: content.version(), content })
 }
 
 /// Reads the text of a record.

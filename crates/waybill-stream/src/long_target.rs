@@ -252,9 +252,66 @@ fn cut(read: &Bytes, line_end: usize) -> Option<(RequestTarget, Bytes)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+
+    /// A connection that gives as much at once as it is told.
+    struct Pieces<'a> {
+        left: &'a [u8],
+        sizes: Vec<usize>,
+    }
+
+    impl AsyncRead for Pieces<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let size = self.sizes.pop().unwrap_or(usize::MAX).max(1);
+            let size = size.min(self.left.len()).min(buffer.remaining());
+            buffer.put_slice(&self.left[..size]);
+            self.left = &self.left[size..];
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    proptest! {
+        /// What the fuzz target `long_target` tries at length: this reader works before anybody is known.
+        #[test]
+        fn nothing_is_lost_or_added_in_whatever_pieces_it_comes(
+            head in "(GET|POST|[A-Z ?/\r\n]{0,9})( /[a-z?/ ]{0,12})?\\??",
+            count in prop_oneof![0..40_usize, 65_000..66_000_usize, 190_000..200_000_usize],
+            tail in "[a-z?& ]{0,8}( HTTP/1\\.1\r\n)?[a-z\r\n]{0,20}",
+            sizes in proptest::collection::vec(0..20_000_usize, 0..20),
+        ) {
+            let sent = format!("{head}{}{tail}", "q".repeat(count));
+            let (mut io, slot) = LongTargetIo::new(Pieces { left: sent.as_bytes(), sizes });
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            let (mut passed, mut room) = (Vec::new(), vec![0; CHUNK]);
+            loop {
+                let mut buffer = ReadBuf::new(&mut room);
+                let read = Pin::new(&mut io).poll_read(&mut context, &mut buffer);
+                prop_assert!(matches!(read, Poll::Ready(Ok(()))));
+                if buffer.filled().is_empty() {
+                    break;
+                }
+                passed.extend_from_slice(buffer.filled());
+            }
+            let passed = String::from_utf8(passed).unwrap();
+            let mut request = Request::new(());
+            slot.attach(&mut request);
+            let whole = match request.extensions().get::<RequestTarget>() {
+                None => passed,
+                Some(_) => {
+                    let parts: Vec<_> = passed.splitn(3, ' ').collect();
+                    format!("{} {}?{} {}", parts[0], parts[1], query(&request), parts[2])
+                }
+            };
+            prop_assert!(whole == sent);
+        }
+    }
 
     /// What hyper would read, and the query that the service would see.
     async fn pass(sent: &str) -> (String, Option<String>) {

@@ -44,6 +44,8 @@ impl Setup {
         let mut command = Command::new(&self.binary);
         command.arg("node").arg("--state-dir").arg(self.state_dir());
         command.arg("--log-dir").arg(self.dir.join("pod-logs"));
+        // The disk of this machine may be as full as it is.
+        command.arg("--eviction-hard=memory.available<100Mi");
         command.args(&self.flags).env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = Killed::spawn(command.stderr(log.expect("the directory is writable")));
         let stdout = child.get_mut().stdout.take().expect("stdout is piped");

@@ -36,7 +36,12 @@ pub struct StockApiServer {
 impl StockApiServer {
     /// Starts it and waits until it is ready; `None`, with a word about it, if this machine has not all that it takes.
     /// The pair of keys, private and public in PEM, is for the tokens of service accounts.
-    pub fn start((private, public): (&str, &str)) -> Option<Self> {
+    pub fn start(keys: (&str, &str)) -> Option<Self> {
+        Self::start_with(keys, &[])
+    }
+
+    /// The same with more flags, such as those by which it reaches nodes.
+    pub fn start_with((private, public): (&str, &str), flags: &[String]) -> Option<Self> {
         let Some(folder) = env::var_os(VARIABLE) else {
             skip(NAME, &format!("build one, and name its folder with {VARIABLE}"));
             return None;
@@ -51,13 +56,18 @@ impl StockApiServer {
             path
         };
         let (private, public) = (write("sa.key", private), write("sa.pub", public));
-        let tokens = write("tokens", "admin,admin,1,system:masters\nann,ann,2,secrets-team\n");
+        let tokens = "admin,admin,1,system:masters\nann,ann,2,secrets-team\n\
+                      node,system:node:stock-node,3,system:nodes\n";
+        let tokens = write("tokens", tokens);
         let [port] = port::lasting();
         let mut command = Command::new(binary);
         command.args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"]);
         command.args([format!("--secure-port={port}"), format!("--etcd-servers={}", etcd.url())]);
         command.arg("--cert-dir").arg(directory.path().join("tls"));
-        command.arg("--token-auth-file").arg(tokens).arg("--authorization-mode=RBAC");
+        command.arg("--token-auth-file").arg(tokens).arg("--authorization-mode=Node,RBAC");
+        command.arg("--enable-admission-plugins=NodeRestriction");
+        // It would tell clients inside of the cluster of its address, and refuses to tell of loopback.
+        command.arg("--endpoint-reconciler-type=none").args(flags);
         command.arg("--service-account-issuer=https://kubernetes.default.svc");
         command.arg("--service-account-key-file").arg(public);
         command.arg("--service-account-signing-key-file").arg(private);
@@ -71,8 +81,8 @@ impl StockApiServer {
         Some(server)
     }
 
-    /// Stock kubectl with the token of `admin`, who may do everything, or of `ann`, who is of the group `secrets-team`;
-    /// `None` if this machine has none.
+    /// Stock kubectl with the token of `admin`, who may do everything, of `ann`, who is of the group `secrets-team`, or of `node`, which
+    /// is the node `stock-node`; `None` if this machine has none.
     pub fn kubectl(&self, token: &str) -> Option<Kubectl> {
         Kubectl::find(&self.kubeconfig(token), self.directory.path())
     }

@@ -58,6 +58,19 @@ pub struct Request {
     pub began: bool,
     /// When it was over.
     pub ended: Option<Timestamp>,
+    /// Why nothing came of it, if the server refused.
+    pub refusal: Option<Refusal>,
+}
+
+/// How a server refused, as far as its log tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The code of the answer.
+    pub code: u16,
+    /// In one word, as `Forbidden`.
+    pub reason: String,
+    /// In a sentence; empty if the log does not say.
+    pub message: String,
 }
 
 /// What a request asked for.
@@ -219,6 +232,7 @@ impl AuditLog {
             "ResponseComplete" | "Panic" => {
                 request.began |= began;
                 request.ended = Some(event.stage_timestamp);
+                request.refusal = event.refusal();
             }
             _ => {}
         }
@@ -255,6 +269,7 @@ fn request(event: &Event, target: &ObjectReference, asked: Asked) -> Request {
         received: event.request_received_timestamp,
         began: false,
         ended: None,
+        refusal: None,
     }
 }
 
@@ -293,6 +308,46 @@ mod tests {
         let mut event = event(id, "ResponseStarted");
         event["responseStatus"] = json!({"metadata": {}, "code": code});
         event
+    }
+
+    #[test]
+    fn who_was_refused_is_told_with_the_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let refused = |id: &str, code: u16| {
+            let mut event = event(id, "ResponseComplete");
+            event["responseStatus"] = json!({"metadata": {}, "code": code});
+            event
+        };
+        let mut forbidden = refused("a", 403);
+        forbidden["responseStatus"]["reason"] = json!("Forbidden");
+        forbidden["responseStatus"]["message"] = json!("pods \"web\" is forbidden");
+        // Other servers, and other levels, say less.
+        let mut terse = refused("b", 403);
+        terse["annotations"] = json!({"authorization.k8s.io/reason": "no rule"});
+        let mut debug = refused("c", 403);
+        debug["objectRef"]["subresource"] = json!("ephemeralcontainers");
+        debug["verb"] = json!("patch");
+        let mut read = debug.clone();
+        (read["auditID"], read["verb"]) = (json!("d"), json!("get"));
+        let left = refused("e", 499);
+        write(&path, &[forbidden, terse, debug, read, left, answered("f", 101), refused("f", 101)]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        let told = |filter: &crate::Filter| {
+            let found = crate::denied(log.requests(), filter).into_iter();
+            found
+                .map(|it| format!("{} {} {}", it.audit_id, it.reason, it.message))
+                .collect::<Vec<_>>()
+        };
+        let all = crate::Filter { pod: None, user: None, since: None, probes: false };
+        let expected =
+            ["a Forbidden pods \"web\" is forbidden", "b Forbidden no rule", "c Forbidden "];
+        assert_eq!(told(&all), expected);
+        let somebody = |user: &str| crate::Filter { user: Some(user.to_owned()), ..all.clone() };
+        assert_eq!((told(&somebody("anna")).len(), told(&somebody("bert")).len()), (3, 0));
+        let pod = |pod: &str| crate::Filter { pod: Some(pod.to_owned()), ..all.clone() };
+        assert_eq!((told(&pod("shop/web")).len(), told(&pod("other/web")).len()), (3, 0));
     }
 
     #[test]

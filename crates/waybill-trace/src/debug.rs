@@ -129,6 +129,7 @@ mod tests {
             received: time(received),
             began: true,
             ended: Some(time(received)),
+            refusal: None,
         };
         (id.to_owned(), request)
     }

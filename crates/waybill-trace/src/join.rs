@@ -168,12 +168,16 @@ impl Trace {
 }
 
 impl Filter {
+    pub(crate) fn takes_pod(&self, namespace: &str, pod: &str) -> bool {
+        self.pod.as_deref().is_none_or(|wanted| match wanted.split_once('/') {
+            Some(wanted) => wanted == (namespace, pod),
+            None => wanted == pod,
+        })
+    }
+
     /// Whether a session is wanted.
     pub fn takes(&self, trace: &Trace) -> bool {
-        let pod = self.pod.as_deref().is_none_or(|pod| match pod.split_once('/') {
-            Some((namespace, pod)) => trace.namespace == namespace && trace.pod == pod,
-            None => trace.pod == pod,
-        });
+        let pod = self.takes_pod(&trace.namespace, &trace.pod);
         let user = self.user.as_deref().is_none_or(|user| trace.user() == Some(user));
         let since = self.since.is_none_or(|since| match trace.end {
             End::Running => true,
@@ -360,6 +364,7 @@ mod tests {
             received: time(1),
             began: true,
             ended: None,
+            refusal: None,
         };
         (id.to_owned(), request)
     }

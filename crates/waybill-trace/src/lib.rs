@@ -7,6 +7,7 @@
 mod audit;
 mod container;
 mod debug;
+mod denied;
 mod join;
 mod membership;
 mod process;
@@ -15,9 +16,10 @@ mod time;
 mod typed;
 
 pub use self::{
-    audit::{Asked, AuditLog, AuditLogError, Caller, Request},
+    audit::{Asked, AuditLog, AuditLogError, Caller, Refusal, Request},
     container::{ContainerLife, process_started},
     debug::{is_debug_container, join_debug},
+    denied::{Denied, denied},
     join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
     membership::{Membership, MoveReason, Moved, judge},
     process::{LiveProcess, ProcessFacts, read_processes},

@@ -1,5 +1,7 @@
 //! `waybill apiserver`: the API server as a process of its own.
 
+mod audit_webhook;
+mod encryption;
 mod store;
 
 use std::{
@@ -22,7 +24,8 @@ use waybill_apiserver::{
 };
 use waybill_core::chain::Chain;
 
-pub(crate) use self::store::StoreArgs;
+use self::audit_webhook::AuditWebhookArgs;
+pub(crate) use self::{encryption::EncryptionArgs, store::StoreArgs};
 use crate::{
     Outcome,
     log::{self, LogFormat},
@@ -51,6 +54,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     store: StoreArgs,
+
+    #[command(flatten)]
+    encryption: EncryptionArgs,
 
     /// The Kubernetes version whose defaults apply.
     #[arg(long, value_name = "VERSION", value_parser = KubeVersion::parse, default_value_t)]
@@ -142,6 +148,9 @@ pub(crate) struct Args {
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
+
+    #[command(flatten)]
+    audit_webhook: AuditWebhookArgs,
 }
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
@@ -151,6 +160,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         state_dir: state_dir.clone(),
         listen: args.listen,
         store: args.store.config()?,
+        encryption: args.encryption.config(),
         gates,
         env: EnvOptions {
             csi_env_optional: args.csi_env_optional,
@@ -166,6 +176,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
             max_age: Some(days(args.audit_log_maxage)).filter(|age| !age.is_zero()),
             keep_at_least: days(args.audit_log_keep_at_least),
         },
+        audit_webhook: args.audit_webhook.config(),
         anonymous: args.anonymous_auth.into(),
         service_account_keys: args.service_account_key_file,
         node_address_types: args.kubelet_preferred_address_types,

@@ -18,7 +18,7 @@ use waybill_api::gates::KubeVersion;
 use self::{backend::Backend, scenes::Scenes};
 use crate::{
     Outcome,
-    apiserver::StoreArgs,
+    apiserver::{EncryptionArgs, StoreArgs},
     builtin::BuiltIn,
     log::LogFormat,
     up::{self, DriverChoice, Plan, Progress, RuntimeChoice, Stack},
@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         state_dir: directory.path().to_owned(),
         listen: Some(([127, 0, 0, 1], 0).into()),
         store: StoreArgs::default(),
+        encryption: EncryptionArgs::default(),
         runtime: RuntimeChoice::Embedded,
         node_name: None,
         node_flags: Vec::new(),

@@ -10,6 +10,7 @@ mod credential;
 mod delete;
 mod demo;
 mod driver;
+mod encryption;
 mod env;
 mod envfile;
 mod exec;
@@ -83,6 +84,7 @@ enum Command {
     Node(Box<node::Args>),
     Runtime(runtime::Args),
     Driver(driver::Args),
+    Encryption(encryption::Args),
     Gate(gate::Args),
     Trace(trace::Args),
     #[command(hide = true)]
@@ -150,6 +152,7 @@ impl Cli {
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
             Command::Driver(args) => driver::run(args),
+            Command::Encryption(args) => encryption::run(args),
             Command::Env(args) => env::run(&args),
             Command::Envfile(args) => envfile::run(args),
             Command::Exec(args) => exec::run(args),
@@ -178,7 +181,11 @@ impl Command {
             Self::Credential(args) => args.runs_plugins(),
             Self::Apiserver(_) | Self::Driver(_) | Self::Gate(_) | Self::Node(_) => false,
             Self::Demo(_) | Self::Runtime(_) | Self::Trace(_) | Self::Up(_) => false,
-            Self::Envfile(_) | Self::Hello(_) | Self::Image(_) | Self::Login(_) => false,
+            Self::Encryption(_)
+            | Self::Envfile(_)
+            | Self::Hello(_)
+            | Self::Image(_)
+            | Self::Login(_) => false,
         }
     }
 }

@@ -18,10 +18,10 @@ use waybill_api::{
     node::node_may_set_label,
 };
 use waybill_client::Options;
-use waybill_core::quantity::Quantity;
+use waybill_core::{duration::parse_duration, quantity::Quantity};
 use waybill_node::{
-    Config, Directories, ExecEnvPolicy, ExecSessionPolicy, ImageLimits, LogLimits, Node, PairPaths,
-    SysctlPolicy,
+    Config, Directories, EvictionLimits, EvictionThresholds, ExecEnvPolicy, ExecSessionPolicy,
+    ImageLimits, LogLimits, Node, PairPaths, SysctlPolicy,
 };
 
 use self::csi::CsiArgs;
@@ -183,6 +183,24 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     image_gc_min_age: u64,
 
+    /// What must be left of memory, disks and process ids, in a kubelet's words; what is not named is not watched.
+    ///
+    /// With less than this the node says so in its conditions and makes room: images that nobody uses and containers that have
+    /// ended go first, then pods, one after the other. New pods are refused meanwhile. An empty list watches nothing. The last one
+    /// given counts.
+    #[arg(
+        long,
+        value_name = "SIGNAL<AMOUNT,…",
+        default_value_t,
+        value_parser = EvictionThresholds::parse,
+        overrides_with = "eviction_hard"
+    )]
+    eviction_hard: EvictionThresholds,
+
+    /// How long there must be enough of something before the node's condition about it ends, such as 5m.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_period)]
+    eviction_pressure_transition_period: Duration,
+
     /// Kernel settings that pods may ask for besides the safe ones, such as `net.core.somaxconn,kernel.msg*`.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     allowed_unsafe_sysctls: Vec<String>,
@@ -312,6 +330,10 @@ fn config(args: Args) -> Result<Config> {
             low_percent: args.image_gc_low_threshold,
             least_age: Duration::from_secs(args.image_gc_min_age),
         },
+        eviction: EvictionLimits {
+            thresholds: args.eviction_hard,
+            transition_period: args.eviction_pressure_transition_period,
+        },
         log_limits: LogLimits {
             max_bytes: args.container_log_max_size.0,
             max_files: args.container_log_max_files.into(),
@@ -328,6 +350,10 @@ fn parse_log_size(text: &str) -> Result<LogSize, String> {
         return Err("a log needs some room; a negative size is no limit".to_owned());
     }
     Ok(LogSize(u64::try_from(size.value()).ok()))
+}
+
+fn parse_period(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "expected a duration, such as 30s or 5m".to_owned())
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
@@ -383,6 +409,26 @@ mod tests {
         check(&format!("--standalone --static-pods d {dirs}"), true);
         check(&format!("--standalone --static-pods d --exec-sessions require {dirs}"), false);
         assert!(parse("--kubeconfig f --exec-sessions never").is_err());
+    }
+
+    #[test]
+    fn thresholds_are_written_as_for_kubelets() {
+        let thresholds = |flag: &str| {
+            parse(&format!("--kubeconfig f {flag}")).map(|args| args.eviction_hard.to_string())
+        };
+        assert!(
+            thresholds("").unwrap().starts_with("memory.available<100Mi,nodefs.available<10%,")
+        );
+        assert_eq!(
+            thresholds("--eviction-hard nodefs.available<1Gi").unwrap(),
+            "nodefs.available<1Gi"
+        );
+        assert!(thresholds("--eviction-hard disk<1Gi").is_err());
+        let last = "--eviction-hard nodefs.available<1Gi --eviction-hard=";
+        assert_eq!(thresholds(last).unwrap(), "");
+        let period = parse("--kubeconfig f --eviction-pressure-transition-period 1m30s").unwrap();
+        assert_eq!(period.eviction_pressure_transition_period, Duration::from_secs(90));
+        assert!(parse("--kubeconfig f --eviction-pressure-transition-period soon").is_err());
     }
 
     #[test]

@@ -30,6 +30,7 @@ const STICKY: u32 = 0o1000;
 /// The parts of a state directory in which a planted file would be believed or followed.
 const PARTS: &[&str] = &[
     "audit",
+    "encryption",
     "logs",
     "node",
     "node/pki",

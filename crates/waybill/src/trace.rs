@@ -1,5 +1,6 @@
 //! `waybill trace`: who ran what in which container.
 
+mod denied;
 mod table;
 
 use std::{
@@ -37,7 +38,8 @@ Examples:
   waybill trace                         every session that is known
   waybill trace --pod shop/web -f       sessions in one pod, as they begin and end
   waybill trace --user anna --since 2h
-  waybill trace --pid 4711              who is behind this process")]
+  waybill trace --pid 4711              who is behind this process
+  waybill trace --denied --since 1d     who tried and was refused, and why")]
 pub(crate) struct Args {
     /// Only sessions in this pod, as POD or NAMESPACE/POD.
     #[arg(long, value_name = "POD")]
@@ -59,6 +61,10 @@ pub(crate) struct Args {
     /// Also what nobody asked for, such as probes and lifecycle hooks.
     #[arg(long)]
     probes: bool,
+
+    /// Who tried to exec, attach or debug and was refused: when, as whom, what, and why. Needs the audit log alone.
+    #[arg(long, conflicts_with_all = ["follow", "pid", "probes", "runtime"])]
+    denied: bool,
 
     /// Go on, and show sessions as they begin and end.
     #[arg(short, long)]
@@ -95,6 +101,9 @@ enum Since {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    if args.denied {
+        return show_denied(args);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut sources = Sources::open(args).await?;
@@ -112,6 +121,18 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     })
 }
 
+fn show_denied(args: &Args) -> Result<Outcome> {
+    let mut audit = AuditLog::at(&named_audit_log(args)?);
+    audit.refresh()?;
+    let attempts = waybill_trace::denied(audit.requests(), &filter(args)?);
+    let text = match args.output {
+        Output::Json => escaped(&serde_json::to_string_pretty(&attempts)?) + "\n",
+        Output::Table => denied::all(&attempts),
+    };
+    write!(io::stdout(), "{text}")?;
+    Ok(Outcome::Success)
+}
+
 /// Where the parts of the answer come from.
 pub(crate) struct Sources {
     audit: AuditLog,
@@ -120,11 +141,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     async fn open(args: &Args) -> Result<Self> {
-        let audit = match &args.audit_log {
-            Some(named) => named.clone(),
-            // Records that somebody else made would name whom they like.
-            None => audit_log(&trusted_directory(&args.state_dir)?),
-        };
+        let audit = named_audit_log(args)?;
         let socket = args.runtime.clone();
         let socket = socket.unwrap_or_else(|| runtime_socket(&args.state_dir));
         let runtime = Runtime::connect(&socket).await.map_err(|error| {
@@ -207,6 +224,14 @@ impl Sources {
 struct View {
     traces: Vec<Trace>,
     judged: BTreeMap<u32, Membership>,
+}
+
+fn named_audit_log(args: &Args) -> Result<PathBuf> {
+    match &args.audit_log {
+        Some(named) => Ok(named.clone()),
+        // Records that somebody else made would name whom they like.
+        None => Ok(audit_log(&trusted_directory(&args.state_dir)?)),
+    }
 }
 
 fn audit_log(state_dir: &Path) -> PathBuf {

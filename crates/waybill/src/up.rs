@@ -26,7 +26,12 @@ pub(crate) use self::{
     state::host_name,
 };
 use crate::{
-    Outcome, apiserver::StoreArgs, builtin::BuiltIn, log::LogFormat, rest, runtime::parse_socket,
+    Outcome,
+    apiserver::{EncryptionArgs, StoreArgs},
+    builtin::BuiltIn,
+    log::LogFormat,
+    rest,
+    runtime::parse_socket,
 };
 
 /// Run a whole cluster on this machine.
@@ -75,6 +80,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     store: StoreArgs,
+
+    #[command(flatten)]
+    encryption: EncryptionArgs,
 
     /// The container runtime: `embedded`, or the socket of another one, as `unix:///PATH`.
     #[arg(long, value_name = "RUNTIME", default_value = "embedded", value_parser = parse_runtime)]
@@ -133,6 +141,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         state_dir: args.state_dir,
         listen: args.listen,
         store: args.store,
+        encryption: args.encryption,
         runtime: args.runtime,
         node_name: args.node_name,
         node_flags: args.node_flag,

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio_rustls::TlsConnector;
 use waybill_api::gates::{FeatureGates, KubeVersion};
 use waybill_apiserver::{
-    AnonymousAccess, Config, NodeAddressType, RequestLimits, Server, StoreConfig,
+    AnonymousAccess, Config, Encryption, NodeAddressType, RequestLimits, Server, StoreConfig,
 };
 
 use crate::{Result, client::trusting};
@@ -104,10 +104,12 @@ pub(crate) async fn serve(directory: &Path) -> Result<()> {
         strict_audit: false,
         audit_failure: waybill_apiserver::AuditFailure::default(),
         audit_rotation: waybill_apiserver::AuditRotation::default(),
+        audit_webhook: None,
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         limits: RequestLimits::default(),
         node_address_types: NodeAddressType::USUAL.to_vec(),
+        encryption: Encryption::default(),
         login_lifetime: Duration::from_secs(600),
     };
     let server = Server::start(config).await?;

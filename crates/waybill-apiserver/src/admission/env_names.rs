@@ -11,11 +11,8 @@ use waybill_api::{
     status::Status,
 };
 
-use super::{Admission, forbidden};
-use crate::{
-    document::{at, metadata},
-    rest::Change,
-};
+use super::{Admission, Attributes, Operation};
+use crate::document::at;
 
 const ANNOTATION: &str = "waybill.dev/env-names";
 
@@ -23,19 +20,18 @@ const ANNOTATION: &str = "waybill.dev/env-names";
 const RULE: &str = "/metadata/annotations/waybill.dev~1env-names";
 
 impl Admission {
-    /// Refuses names that the namespace does not want, unless `old` has them already.
-    pub(super) fn check_env_names(
-        &self,
-        change: Change<'_>,
-        old: Option<&Value>,
-        new: &Value,
-    ) -> Result<(), Status> {
-        let resource = change.route.resource;
+    /// Refuses names that the namespace does not want, unless the object has them already.
+    pub(super) fn check_env_names(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        let Attributes { operation, resource, namespace, old, ref object, .. } = *attributes;
+        let writes = matches!(operation, Operation::Create | Operation::Update);
+        if !writes || !matches!(attributes.part(), "" | "ephemeralcontainers") {
+            return Ok(());
+        }
         let Some(spec) = pod_spec_pointer(resource.group, resource.kind) else { return Ok(()) };
-        let namespace = self.objects.namespace(&change.route.namespace);
-        let old = old.map(|old| at(old, spec));
-        match refusal(namespace.as_ref(), old, at(new, spec)) {
-            Some(why) => Err(forbidden(change, metadata(new, "name"), &why)),
+        let namespace = self.objects.namespace(namespace);
+        let old = (!old.is_null()).then(|| at(old, spec));
+        match refusal(namespace.as_ref(), old, at(object, spec)) {
+            Some(why) => Err(attributes.forbidden(&why)),
             None => Ok(()),
         }
     }

@@ -6,17 +6,11 @@
 //! namespace any more, refuses every session with variables: its author meant to refuse something.
 
 use serde_json::Value;
-use waybill_api::{
-    pod::{Container, PodEnvSpec},
-    status::Status,
-};
+use waybill_api::{pod::Container, status::Status};
 use waybill_core::{env::name_pattern::NamePattern, glob::GlobError};
 
-use super::{Admission, forbidden};
-use crate::{
-    document::{at, metadata},
-    rest::Change,
-};
+use super::{Admission, Attributes, ephemeral::added_containers};
+use crate::{document::at, kinds::pod::PODS};
 
 /// As a JSON pointer.
 const DENIED: &str = "/metadata/annotations/waybill.dev~1exec-env-deny";
@@ -93,19 +87,22 @@ enum UnknownList {
 }
 
 impl Admission {
-    /// Refuses `added` ephemeral containers with variables that the namespace does not want.
-    pub(super) fn check_session_env(
-        &self,
-        change: Change<'_>,
-        added: &PodEnvSpec,
-        pod: &Value,
-    ) -> Result<(), Status> {
-        let namespace = self.objects.namespace(&change.route.namespace);
-        let list = DenyList::of(namespace.as_ref());
+    /// Refuses ephemeral containers that are added with variables that the namespace does not want.
+    pub(super) fn check_session_env(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        if !attributes.is_part(&PODS, "ephemeralcontainers") {
+            return Ok(());
+        }
+        let added = added_containers(attributes.old, &attributes.object)?;
+        let list = self.session_deny_list(attributes.namespace);
         match added.ephemeral_containers.iter().find_map(|it| list.container_refusal(it)) {
-            Some(why) => Err(forbidden(change, metadata(pod, "name"), &why)),
+            Some(why) => Err(attributes.forbidden(&why)),
             None => Ok(()),
         }
+    }
+
+    /// What sessions in `namespace` may not set.
+    pub(crate) fn session_deny_list(&self, namespace: &str) -> DenyList {
+        DenyList::of(self.objects.namespace(namespace).as_ref())
     }
 }
 

@@ -3,35 +3,37 @@
 
 use serde_json::Value;
 use waybill_api::{
-    pod::{CsiSecretSelector, PodEnvSpec},
-    provider_class::{GROUP, ProviderClass, RESOURCE, UseDenied, VERSIONS},
+    pod::CsiSecretSelector,
+    provider_class::{GROUP, ProviderClass, UseDenied},
     status::Status,
 };
 
-use super::{Admission, forbidden};
+use super::{Admission, Attributes, Operation, ephemeral::added_containers, read_variables};
 use crate::{
     audit::CSI_DENIED,
     authz::provider_class::{service_account, use_of},
     cache::ObjectKey,
-    document::{at, metadata},
-    registry::find,
-    rest::Change,
+    document::at,
+    kinds::{pod::PODS, provider_class::PROVIDER_CLASSES},
 };
 
 impl Admission {
-    /// Checks the containers of `pod` that are in `spec`.
-    pub(super) fn check_provider_classes(
-        &self,
-        change: Change<'_>,
-        spec: &PodEnvSpec,
-        pod: &Value,
-    ) -> Result<(), Status> {
+    /// Checks the containers of a new pod, and those that are added to one.
+    pub(super) fn check_provider_classes(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        let pod = &attributes.object;
+        let spec = match attributes.operation {
+            Operation::Create if attributes.is_main(&PODS) => read_variables(pod)?,
+            Operation::Update if attributes.is_part(&PODS, "ephemeralcontainers") => {
+                added_containers(attributes.old, pod)?
+            }
+            _ => return Ok(()),
+        };
         for source in spec.sources() {
             if let Some(reference) = &source.csi_secret_ref {
-                self.check_reference(change, pod, reference).map_err(|why| {
+                self.check_reference(attributes.namespace, pod, reference).map_err(|why| {
                     let why = why.to_string();
-                    change.notes.add(CSI_DENIED, &why);
-                    forbidden(change, metadata(pod, "name"), &why)
+                    attributes.remarks.notes.add(CSI_DENIED, &why);
+                    attributes.forbidden(&why)
                 })?;
             }
         }
@@ -40,13 +42,12 @@ impl Admission {
 
     fn check_reference(
         &self,
-        change: Change<'_>,
+        namespace: &str,
         pod: &Value,
         reference: &CsiSecretSelector,
     ) -> Result<(), UseDenied> {
         let name = &reference.provider_class_name;
         let class = self.provider_class(name).ok_or_else(|| UseDenied::NotFound(name.clone()))?;
-        let namespace = &change.route.namespace;
         class.check_use(reference, namespace)?;
         let account = at(pod, "/spec/serviceAccountName").as_str().unwrap_or("default");
         if self.may_use(namespace, account, name) {
@@ -55,15 +56,13 @@ impl Admission {
         Err(UseDenied::Right {
             class: name.clone(),
             group: GROUP.to_owned(),
-            namespace: namespace.clone(),
+            namespace: namespace.to_owned(),
             account: account.to_owned(),
         })
     }
 
     fn provider_class(&self, name: &str) -> Option<ProviderClass> {
-        let [version, ..] = VERSIONS;
-        let resource = find(GROUP, version, RESOURCE)?;
-        let object = self.objects.cache(resource)?.get(&ObjectKey::new("", name))?;
+        let object = self.objects.cache(&PROVIDER_CLASSES)?.get(&ObjectKey::new("", name))?;
         serde_json::from_slice(&object.json()).ok()
     }
 

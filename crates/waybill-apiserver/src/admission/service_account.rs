@@ -4,12 +4,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use waybill_api::status::Status;
 
-use super::{Admission, forbidden};
+use super::{Admission, Attributes, Operation};
 use crate::{
     cache::ObjectKey,
-    document::{at, at_mut, metadata, put},
-    registry::find,
-    rest::Change,
+    document::{at, at_mut, put},
+    kinds::{pod::PODS, service_account::SERVICE_ACCOUNTS},
 };
 
 /// Where a container finds its token, the cluster's certificate and its namespace.
@@ -21,9 +20,13 @@ const TOKEN_SECONDS: u32 = 3_607;
 impl Admission {
     pub(super) fn set_service_account(
         &self,
-        change: Change<'_>,
-        pod: &mut Value,
+        attributes: &mut Attributes<'_>,
     ) -> Result<(), Status> {
+        if attributes.operation != Operation::Create || !attributes.is_main(&PODS) {
+            return Ok(());
+        }
+        let namespace = attributes.namespace;
+        let pod = &mut attributes.object;
         // The mirror of a static pod has no account: its node started it without asking.
         let mirror = !at(pod, "/metadata/annotations/kubernetes.io~1config.mirror").is_null();
         let spec = at_mut(pod, "/spec");
@@ -36,15 +39,15 @@ impl Admission {
         };
         put(spec, "/serviceAccountName", name.as_str());
         put(spec, "/serviceAccount", name.as_str());
-        let account = find("", "v1", "serviceaccounts")
-            .and_then(|resource| self.objects.cache(resource))
-            .and_then(|cache| cache.get(&ObjectKey::new(&change.route.namespace, &name)));
+        let account = self
+            .objects
+            .cache(&SERVICE_ACCOUNTS)
+            .and_then(|cache| cache.get(&ObjectKey::new(namespace, &name)));
         let Some(account) = account else {
             let why = format!(
-                "error looking up service account {}/{name}: serviceaccount {name:?} not found",
-                change.route.namespace
+                "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
             );
-            return Err(forbidden(change, metadata(pod, "name"), &why));
+            return Err(attributes.forbidden(&why));
         };
         let account = account.document();
         let spec = at_mut(pod, "/spec");

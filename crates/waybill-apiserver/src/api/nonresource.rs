@@ -52,7 +52,7 @@ impl Api {
 
 /// The documents of everything in the registry.
 pub(crate) fn open_api() -> OpenApi {
-    OpenApi::new(RESOURCES.iter().map(served).collect())
+    OpenApi::new(RESOURCES.iter().copied().map(served).collect())
 }
 
 fn served(resource: &'static Resource) -> ServedKind {

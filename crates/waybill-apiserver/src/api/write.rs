@@ -15,7 +15,6 @@ use waybill_core::chain::Chain;
 use super::{Api, Context, text_header, view};
 use crate::{
     admission::ephemeral::added_containers,
-    audit::AuditNotes,
     convert,
     document::metadata,
     http::{Answer, read_body},
@@ -24,9 +23,9 @@ use crate::{
     query::DryRun,
     read::Selection,
     registry::Resource,
-    rest::{Change, DeleteOptions, Deletion, Part, Written, subject},
     route::ResourceRoute,
     schema::{self, DecodeError, FieldValidation, KindSchema},
+    write::{Change, DeleteOptions, Deletion, Part, Written, subject},
 };
 
 impl Api {
@@ -38,18 +37,16 @@ impl Api {
         mut context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
-        let dry_run = DryRun::parse(context.query.all("dryRun"))?;
-        let notes = AuditNotes::default();
-        let change = Change { route, user: context.user, dry_run, notes: &notes };
+        let change = context.change(route)?;
+        // Before anything is done: whoever cannot be told of a change does not make one.
+        view(&context, route.resource)?;
         match verb {
             "create" => {
                 let body = read_body(request.into_body(), self.request_timeout).await?;
                 let (document, warnings) = decode(route.resource, &context, &body)?;
                 context.audit.request_object(|| document.clone());
                 let document = convert::to_storage(route.resource, document);
-                let written = self.rest.create(change, document).await;
-                notes.tell(context.audit);
-                let written = written?;
+                let written = self.writer.create(change, document).await?;
                 self.answer(route.resource, &mut context, written, warnings, StatusCode::CREATED)
             }
             "update" | "patch" => self.change(route, Part::Main, context, request).await,
@@ -66,10 +63,9 @@ impl Api {
         mut context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
-        let dry_run = DryRun::parse(context.query.all("dryRun"))?;
-        let notes = AuditNotes::default();
-        let change = Change { route, user: context.user, dry_run, notes: &notes };
+        let change = context.change(route)?;
         let resource = route.resource;
+        view(&context, resource)?;
         let body = read_body(request.into_body(), self.request_timeout).await?;
         let mut before = Value::Null;
         let mut look = |old: &Value| {
@@ -85,21 +81,23 @@ impl Api {
                 look(old);
                 Ok(document.clone())
             };
-            let written = self.rest.update(change, part, make).await;
-            notes.tell(context.audit);
-            let written = written?;
+            let written = self.writer.update(change, part, make).await?;
             note_added_containers(&mut context, change, &before, &written.document);
             return self.answer(resource, &mut context, written, warnings, StatusCode::OK);
         }
+        context.audit.request_object(|| serde_json::from_slice(&body).unwrap_or_default());
         let content_type = text_header(context.headers, header::CONTENT_TYPE);
         let kind = PatchType::from_content_type(content_type).map_err(|error| refusal(&error))?;
+        if kind == PatchType::Apply {
+            return self.apply(change, part, context, &body).await;
+        }
         let validation = field_validation(&context)?;
         let schema = schema_of(resource)?;
         let mut warnings = Vec::new();
         let patch = |old: &Value| {
             look(old);
             let shown = convert::from_storage(resource, old.clone());
-            let patched = patch::apply(kind, &body, &shown, resource.plural)
+            let patched = patch::apply(kind, &body, &shown, resource.patch)
                 .map_err(|error| refusal(&error))?;
             let decoded = schema
                 .check_patched(patched, &body, validation)
@@ -107,9 +105,7 @@ impl Api {
             warnings = decoded.warnings;
             Ok(convert::to_storage(resource, decoded.object))
         };
-        let written = self.rest.update(change, part, patch).await;
-        notes.tell(context.audit);
-        let written = written?;
+        let written = self.writer.update(change, part, patch).await?;
         note_added_containers(&mut context, change, &before, &written.document);
         self.answer(resource, &mut context, written, warnings, StatusCode::OK)
     }
@@ -117,18 +113,19 @@ impl Api {
     async fn delete(
         &self,
         change: Change<'_>,
-        context: Context<'_>,
+        mut context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let (options, dry_run) =
-            delete_options(&context, request, self.request_timeout, change.dry_run).await?;
+            delete_options(&mut context, request, self.request_timeout, change.dry_run).await?;
         let change = Change { dry_run, ..change };
-        match self.rest.delete(change, &options).await? {
+        match self.writer.delete(change, &options).await? {
             Deletion::Gone(status) => Ok(Answer::status(&status)),
             Deletion::Marked(document) => {
                 let resource = change.route.resource;
-                let body = view(&context)?.document(resource, document, (self.clock)());
-                Ok(Answer::json(StatusCode::OK, body))
+                let view = view(&context, resource)?;
+                let body = view.document(resource, document, (self.clock)());
+                Ok(view.answer(StatusCode::OK, body))
             }
         }
     }
@@ -136,12 +133,12 @@ impl Api {
     async fn delete_collection(
         &self,
         change: Change<'_>,
-        context: Context<'_>,
+        mut context: Context<'_>,
         request: Request<Incoming>,
     ) -> Result<Answer, Status> {
         let selection = Selection::parse(change.route, context.query)?;
         let (options, dry_run) =
-            delete_options(&context, request, self.request_timeout, change.dry_run).await?;
+            delete_options(&mut context, request, self.request_timeout, change.dry_run).await?;
         let resource = change.route.resource;
         let cache = self.reader.objects.cache(resource).ok_or_else(Status::no_such_path)?;
         let listing =
@@ -155,7 +152,7 @@ impl Api {
                 subresource: String::new(),
             };
             let change = Change { route: &route, dry_run, ..change };
-            match self.rest.delete(change, &options).await {
+            match self.writer.delete(change, &options).await {
                 Ok(_) => items.push(convert::from_storage(resource, object.document())),
                 // Somebody else was faster.
                 Err(status) if status.code() == 404 => {}
@@ -178,13 +175,13 @@ impl Api {
         mut warnings: Vec<String>,
         code: StatusCode,
     ) -> Result<Answer, Status> {
-        let view = view(context)?;
+        let view = view(context, resource)?;
         warnings.extend(written.warnings);
         let said = |field| metadata(&written.document, field);
         context.audit.identify(said("name"), said("uid"), said("resourceVersion"));
         context.audit.response_object(|| written.document.clone());
         let body = view.document(resource, written.document, (self.clock)());
-        Ok(Answer::json(code, body).with_warnings(warnings))
+        Ok(view.answer(code, body).with_warnings(warnings))
     }
 }
 
@@ -209,15 +206,17 @@ fn note_added_containers(
 }
 
 async fn delete_options(
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     request: Request<Incoming>,
     request_timeout: Duration,
     dry_run: DryRun,
 ) -> Result<(DeleteOptions, DryRun), Status> {
-    let grace = context.query.number("gracePeriodSeconds")?;
-    let grace = grace.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+    let grace = context.query.signed("gracePeriodSeconds")?;
     let body = read_body(request.into_body(), request_timeout).await?;
     let document = if body.is_empty() { Value::Null } else { delete_document(context, &body)? };
+    if !document.is_null() {
+        context.audit.request_object(|| document.clone());
+    }
     let (options, said) = DeleteOptions::read(&document, grace)?;
     Ok((options, if said == DryRun::All { said } else { dry_run }))
 }
@@ -284,12 +283,11 @@ fn from_protobuf(body: &[u8]) -> Result<Value, Status> {
     })
 }
 
-fn schema_of(resource: &'static Resource) -> Result<&'static KindSchema, Status> {
-    schema::lookup(resource.group, resource.version, resource.kind)
-        .ok_or_else(|| Status::internal(format!("{} has no schema", resource.kind)))
+pub(super) fn schema_of(resource: &'static Resource) -> Result<&'static KindSchema, Status> {
+    resource.schema().ok_or_else(|| Status::internal(format!("{} has no schema", resource.kind)))
 }
 
-fn field_validation(context: &Context<'_>) -> Result<FieldValidation, Status> {
+pub(super) fn field_validation(context: &Context<'_>) -> Result<FieldValidation, Status> {
     FieldValidation::parse(context.query.text("fieldValidation")).ok_or_else(|| {
         Status::bad_request(
             "fieldValidation: Unsupported value: supported values: \"Ignore\", \"Strict\", \"Warn\"",
@@ -298,7 +296,7 @@ fn field_validation(context: &Context<'_>) -> Result<FieldValidation, Status> {
 }
 
 /// The answer to a patch that makes something of an object that it cannot be.
-fn bad_patch(change: Change<'_>, error: &DecodeError) -> Status {
+pub(super) fn bad_patch(change: Change<'_>, error: &DecodeError) -> Status {
     let subject = subject(change.route.resource, &change.route.name);
     // Upstream shows the whole patch, which may hold secrets.
     let error = FieldError::invalid(FieldPath::new("patch"), "...", error.to_string());

@@ -23,6 +23,9 @@ const REST_OF_LINE: u64 = 800;
 /// Upstream cuts user agents here, too.
 pub(super) const USER_AGENT: usize = 1024;
 
+/// What a server says about a request.
+pub(super) const SENTENCE: usize = 1024;
+
 /// How long a URI may be: a stranger's, another's, and that of a session, which holds its command.
 pub(super) const STRANGERS_URI: usize = 1024;
 pub(super) const URI: usize = 2 << 10;

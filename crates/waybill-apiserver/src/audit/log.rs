@@ -21,7 +21,10 @@ use tokio::{
 };
 
 use self::writer::Writer;
-use crate::audit::{Clock, bound, event::Event, metrics::AuditMetrics};
+use crate::{
+    audit::{bound, event::Event, metrics::AuditMetrics},
+    clock::Clock,
+};
 
 /// Losses are logged, and told in the log, at most this often.
 const QUIET: SignedDuration = SignedDuration::from_secs(10);

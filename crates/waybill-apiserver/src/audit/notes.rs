@@ -1,6 +1,9 @@
 //! What the rules behind a request have to say for its audit record, as upstream's admission plugins do.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    borrow::Cow,
+    sync::{Mutex, PoisonError},
+};
 
 use super::{bound, recorder::RequestAudit};
 
@@ -10,16 +13,22 @@ pub(crate) const CSI_DENIED: &str = "csi.waybill.dev/denied";
 /// A client chooses much of what a rule says.
 const LONGEST: usize = 1024;
 
+/// A webhook chooses keys, too, and how many there are.
+const LONGEST_KEY: usize = 512;
+const MOST: usize = 128;
+
 /// Annotations for one request; the first under a key stands.
 #[derive(Debug, Default)]
-pub(crate) struct AuditNotes(Mutex<Vec<(&'static str, String)>>);
+pub(crate) struct AuditNotes(Mutex<Vec<(Cow<'static, str>, String)>>);
 
 impl AuditNotes {
-    /// Adds an annotation, cut to a length that fills no log.
-    pub(crate) fn add(&self, key: &'static str, value: &str) {
+    /// Adds an annotation, cut to a length that fills no log; those beyond any use are left out.
+    pub(crate) fn add(&self, key: impl Into<Cow<'static, str>>, value: &str) {
+        let key = key.into();
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A write that meets a newer object is judged again.
-        if notes.iter().all(|(known, _)| *known != key) {
+        let fits = key.len() <= LONGEST_KEY && notes.len() < MOST;
+        if fits && notes.iter().all(|(known, _)| *known != key) {
             notes.push((key, bound::cut(value, LONGEST)));
         }
     }
@@ -37,6 +46,16 @@ impl AuditNotes {
 mod tests {
     use super::*;
 
+    #[test]
+    fn no_webhook_fills_a_record_with_keys_of_its_own() {
+        let notes = AuditNotes::default();
+        for number in 0..100_000 {
+            notes.add(number.to_string(), "x");
+        }
+        notes.add("k".repeat(1_000), "x");
+        assert_eq!(notes.0.into_inner().unwrap().len(), MOST);
+    }
+
     /// CSI-63
     #[test]
     fn the_first_reason_stands_and_none_is_long_csi_63() {
@@ -44,7 +63,8 @@ mod tests {
         notes.add(CSI_DENIED, &"k".repeat(5_000));
         notes.add(CSI_DENIED, "another");
         let told = notes.0.into_inner().unwrap();
-        let [(CSI_DENIED, reason)] = &told[..] else { panic!("{told:?}") };
+        let [(key, reason)] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(key, CSI_DENIED);
         assert!(reason.len() < 1_100 && reason.ends_with("TRUNCATED"), "{reason}");
     }
 }

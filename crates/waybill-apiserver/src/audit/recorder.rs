@@ -15,7 +15,7 @@ use waybill_core::id::AuditId;
 
 use crate::{
     audit::{
-        Clock, Logs, bound,
+        Logs, bound,
         event::{
             Event, EventKind, EventVersion, Level, MicroTime, ObjectReference, ResponseStatus,
             Stage, UserInfo,
@@ -25,7 +25,8 @@ use crate::{
         mask::mask_request_uri,
         policy::{Decision, Policy},
     },
-    authz::bootstrap::UNAUTHENTICATED_GROUP,
+    authz::{self, bootstrap::UNAUTHENTICATED_GROUP},
+    clock::Clock,
     request::{Action, Target, User},
 };
 
@@ -36,6 +37,10 @@ pub(crate) struct Recorder {
     on_failure: OnFailure,
     clock: Clock,
 }
+
+/// Upstream's annotations about what somebody may do.
+const DECISION: &str = "authorization.k8s.io/decision";
+const DECISION_REASON: &str = "authorization.k8s.io/reason";
 
 /// Why a login is not recorded.
 const TOO_MANY_LOGINS: &str = "its user logs in too often";
@@ -250,6 +255,19 @@ impl RequestAudit {
         }
     }
 
+    /// How authorization judged. Of two judgements a refusal stands.
+    pub(crate) fn judged(&mut self, decision: &authz::Decision) {
+        let Some(record) = &mut self.record else { return };
+        let told = &mut record.event.annotations;
+        if decision.is_allowed() && told.contains_key(DECISION) {
+            return;
+        }
+        let word = if decision.is_allowed() { "allow" } else { "forbid" };
+        let reason = bound::cut(&decision.reason().to_string(), bound::SENTENCE);
+        told.insert(DECISION.to_owned(), word.to_owned());
+        told.insert(DECISION_REASON.to_owned(), reason);
+    }
+
     /// What the client sent. The closure runs only if the level asks for it.
     pub(crate) fn request_object(&mut self, object: impl FnOnce() -> Value) {
         if let Some(record) = self.record.as_mut().filter(|record| record.keeps(Level::Request)) {
@@ -296,10 +314,11 @@ impl RequestAudit {
     /// The request is answered with `status`; to be awaited before the answer is sent. After a
     /// change this returns when the event is written. It fails if that must be and is not so; the
     /// event is tried again. It also fails for one login too many, of which nothing is told.
-    pub(crate) async fn complete(mut self, status: ResponseStatus) -> Result<(), Unwritten> {
+    pub(crate) async fn complete(mut self, mut status: ResponseStatus) -> Result<(), Unwritten> {
         let Some(mut record) = self.record.take() else {
             return Ok(());
         };
+        bound::cut_in_place(&mut status.message, bound::SENTENCE);
         let without_rights = record.is_open_to_all || matches!(status.code, 400 | 403 | 429);
         record.event.response_status = Some(status);
         if without_rights {

@@ -51,6 +51,9 @@ const UNCONDITIONAL: &[(&str, &str, &[&str])] = &[
     ("authentication.k8s.io", "tokenreviews", &["create"]),
     ("authorization.k8s.io", "localsubjectaccessreviews", &["create"]),
     ("authorization.k8s.io", "subjectaccessreviews", &["create"]),
+    ("certificates.k8s.io", "certificatesigningrequests", &["create", "get", "list", "watch"]),
+    ("node.k8s.io", "runtimeclasses", READ),
+    ("", "services", READ),
     ("storage.k8s.io", "csidrivers", READ),
 ];
 

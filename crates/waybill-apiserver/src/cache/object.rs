@@ -10,7 +10,8 @@ use serde_json::{Value, value::RawValue};
 use waybill_core::id::ResourceVersion;
 
 use crate::{
-    document::{metadata, to_bytes, with_version},
+    document::{metadata, to_bytes, with_version, without_managers},
+    registry::Resource,
     selector::supported::SelectableFields,
 };
 
@@ -50,19 +51,22 @@ pub(crate) struct CachedObject {
 }
 
 impl CachedObject {
-    /// The object of the resource `plural` that was stored at `revision`.
+    /// The object of `resource` that was stored at `revision`.
     pub(crate) fn new(
-        plural: &str,
+        resource: &'static Resource,
         stored: Bytes,
         revision: ResourceVersion,
     ) -> Result<Self, serde_json::Error> {
-        let document: Value = serde_json::from_slice(&stored)?;
+        let document = without_managers(&stored)?;
         let (key, labels) = (key_of(&document), labels_of(&document));
-        let fields = SelectableFields::read(plural, &document);
+        let fields = SelectableFields::read(resource, &document);
         let (stored, version, version_at) = match version_at(&stored, &document) {
             Some(at) => (stored, member(revision), at),
             // Not as we write it: by another program, or by an older version of this one.
-            None => (to_bytes(&with_version(document, revision)), "".into(), 0),
+            None => {
+                let document = serde_json::from_slice(&stored)?;
+                (to_bytes(&with_version(document, revision)), "".into(), 0)
+            }
         };
         Ok(Self { key, revision, stored, version, version_at, labels, fields })
     }
@@ -119,6 +123,12 @@ impl CachedObject {
     pub(crate) fn document(&self) -> Value {
         let document: Value = serde_json::from_slice(&self.stored).unwrap_or_default();
         if self.version.is_empty() { document } else { with_version(document, self.revision) }
+    }
+
+    /// The document without its managers, which are half of many objects, for those who only look at it.
+    pub(crate) fn content(&self) -> Value {
+        let content = without_managers(&self.stored).unwrap_or_default();
+        if self.version.is_empty() { content } else { with_version(content, self.revision) }
     }
 
     /// The value of a label.
@@ -187,7 +197,8 @@ mod tests {
     #[track_caller]
     fn check(stored: &str, shown: &str, held_once: bool) {
         let bytes = Bytes::from(stored.to_owned());
-        let object = CachedObject::new("pods", bytes.clone(), 7.into()).unwrap();
+        let object =
+            CachedObject::new(crate::registry::named("pods"), bytes.clone(), 7.into()).unwrap();
         assert_eq!(object.json(), shown);
         assert_eq!(object.json().len(), object.json_len());
         for size in [1, 5, 16, shown.len()] {
@@ -238,7 +249,10 @@ mod tests {
             r#"{"metadata":{"name":"b","resourceVersion":"7"}}"#,
             false,
         );
-        assert!(CachedObject::new("pods", Bytes::from_static(b"{"), 7.into()).is_err());
+        assert!(
+            CachedObject::new(crate::registry::named("pods"), Bytes::from_static(b"{"), 7.into())
+                .is_err()
+        );
     }
 
     #[test]
@@ -247,7 +261,12 @@ mod tests {
             "metadata": {"name": "a", "namespace": "n", "labels": {"x": "1", "y": ""}},
             "spec": {"nodeName": "n1"},
         });
-        let object = CachedObject::new("pods", Bytes::from(pod.to_string()), 7.into()).unwrap();
+        let object = CachedObject::new(
+            crate::registry::named("pods"),
+            Bytes::from(pod.to_string()),
+            7.into(),
+        )
+        .unwrap();
         assert_eq!((object.label("x"), object.label("y")), (Some("1"), Some("")));
         assert_eq!(object.label("z"), None);
         assert_eq!(object.field("metadata.namespace"), Some("n"));
@@ -259,7 +278,8 @@ mod tests {
     #[test]
     fn debug_output_never_shows_content() {
         let stored = Bytes::from_static(br#"{"metadata":{"name":"a"},"data":{"k":"hunter2"}}"#);
-        let object = CachedObject::new("secrets", stored, 7.into()).unwrap();
+        let object =
+            CachedObject::new(crate::registry::named("secrets"), stored, 7.into()).unwrap();
         assert!(!format!("{object:?}").contains("hunter2"));
     }
 }

@@ -12,7 +12,8 @@ fn cache(objects: Vec<CachedObject>) -> Cache {
 
 fn object(name: &str, revision: u64) -> CachedObject {
     let document = json!({"metadata": {"name": name, "namespace": "n"}});
-    CachedObject::new("leases", to_bytes(&document), revision.into()).unwrap()
+    CachedObject::new(crate::registry::named("leases"), to_bytes(&document), revision.into())
+        .unwrap()
 }
 
 fn put(cache: &Cache, name: &str, revision: u64) {
@@ -104,7 +105,9 @@ impl Versions {
         let document = json!({"metadata": {"name": "fat"}, "data": "x".repeat(MIB)});
         let stored = to_bytes(&document);
         self.0.push(stored.clone());
-        let object = CachedObject::new("configmaps", stored, revision.into()).unwrap();
+        let object =
+            CachedObject::new(crate::registry::named("configmaps"), stored, revision.into())
+                .unwrap();
         cache.apply(ObjectKey::new("", "fat"), revision.into(), Some(object));
     }
 

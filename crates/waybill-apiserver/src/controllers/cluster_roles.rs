@@ -7,24 +7,21 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use waybill_api::status::Status;
 
-use super::system_user;
+use super::actor::Actor;
 use crate::{
-    api::Api,
-    audit::AuditNotes,
+    authz::Authorizer,
     cache::CachedObject,
     document::{at, put},
-    query::DryRun,
-    registry::{Resource, find},
-    rest::{Change, Part},
+    kinds::role::CLUSTER_ROLES,
     route::ResourceRoute,
+    write::Part,
 };
 
 /// How long it may take until a role shows what a change of another one means for it.
 const ROUND: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(api: Arc<Api>) {
-    let Some(resource) = find("rbac.authorization.k8s.io", "v1", "clusterroles") else { return };
-    let Some(cache) = api.reader.objects.cache(resource) else { return };
+pub(super) async fn run(actor: Actor, authorizer: Arc<Authorizer>) {
+    let Some(cache) = actor.cache(&CLUSTER_ROLES) else { return };
     let mut seen = None;
     loop {
         // A change of any role may mean another sum; nothing changed, nothing to do.
@@ -32,7 +29,7 @@ pub(super) async fn run(api: Arc<Api>) {
         let newest = listing.objects.iter().map(|role| role.revision).max();
         if newest != seen {
             for role in &listing.objects {
-                if let Err(status) = refresh(&api, resource, role).await {
+                if let Err(status) = refresh(&actor, &authorizer, role).await {
                     tracing::debug!(role = %role.key.name, message = status.message(), "not summed up");
                 }
             }
@@ -43,30 +40,22 @@ pub(super) async fn run(api: Arc<Api>) {
 }
 
 async fn refresh(
-    api: &Arc<Api>,
-    resource: &'static Resource,
+    actor: &Actor,
+    authorizer: &Authorizer,
     role: &CachedObject,
 ) -> Result<(), Status> {
-    let Some(rules) = api.authorizer.rbac().aggregated_rules(&role.key.name) else {
+    let Some(rules) = authorizer.rbac().aggregated_rules(&role.key.name) else {
         return Ok(());
     };
     let rules = serde_json::to_value(&rules[..]).unwrap_or_else(|_| json!([]));
     if *at(&role.document(), "/rules") == rules {
         return Ok(());
     }
-    let route = ResourceRoute {
-        resource,
-        namespace: String::new(),
-        name: role.key.name.to_string(),
-        subresource: String::new(),
-    };
-    let user = system_user("system:serviceaccount:kube-system:clusterrole-aggregation-controller");
-    let change =
-        Change { route: &route, user: &user, dry_run: DryRun::No, notes: &AuditNotes::default() };
+    let route = ResourceRoute::to(&CLUSTER_ROLES, "", &role.key.name);
     let summed = |old: &Value| {
         let mut new = old.clone();
         put(&mut new, "/rules", rules.clone());
         Ok(new)
     };
-    api.rest.update(change, Part::Main, summed).await.map(drop)
+    actor.update(&route, Part::Main, summed).await
 }

@@ -4,17 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use waybill_core::chain::Chain;
 
-use crate::api::Api;
+use crate::objects::Objects;
 
 /// As upstream: history older than five to ten minutes goes.
 const ROUND: Duration = Duration::from_secs(5 * 60);
 
-pub(super) async fn run(api: Arc<Api>) {
-    let mut before = api.reader.objects.revision();
+pub(super) async fn run(objects: Arc<Objects>) {
+    let mut before = objects.revision();
     loop {
         tokio::time::sleep(ROUND).await;
-        let now = api.reader.objects.revision();
-        if let Err(error) = api.reader.objects.compact(before).await {
+        let now = objects.revision();
+        if let Err(error) = objects.compact(before).await {
             tracing::warn!(error = %Chain(&error), "old history could not be forgotten");
         }
         before = now;

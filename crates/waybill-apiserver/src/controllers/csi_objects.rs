@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -17,18 +16,12 @@ use waybill_api::{
 };
 use waybill_core::id::DriverName;
 
-use super::{
-    basics::{create_missing, route_of},
-    system_user,
-};
+use super::actor::{Actor, route_of};
 use crate::{
-    api::Api,
-    audit::AuditNotes,
     cache::{Cache, ChangeKind, Watcher},
     document::{at, items, text},
-    query::DryRun,
-    registry::find,
-    rest::{Change, DeleteOptions},
+    kinds::{csi_driver::CSI_DRIVERS, csi_node::CSI_NODES, node::NODES},
+    write::DeleteOptions,
 };
 
 /// No cluster has more kinds of drivers; a node that makes up names is not to fill the store.
@@ -44,17 +37,21 @@ enum Act {
     Delete(Value),
 }
 
-pub(super) async fn run(api: Arc<Api>) {
-    let cache =
-        |group, plural| find(group, "v1", plural).and_then(|it| api.reader.objects.cache(it));
-    let Some(nodes) = cache("", "nodes") else { return };
-    let Some(csi_nodes) = cache("storage.k8s.io", "csinodes") else { return };
-    let Some(drivers) = cache("storage.k8s.io", "csidrivers") else { return };
+/// Who writes the objects.
+pub(super) struct Actors {
+    pub(super) drivers: Actor,
+    pub(super) garbage: Actor,
+}
+
+pub(super) async fn run(actors: Actors) {
+    let Some(nodes) = actors.drivers.cache(&NODES) else { return };
+    let Some(csi_nodes) = actors.drivers.cache(&CSI_NODES) else { return };
+    let Some(drivers) = actors.drivers.cache(&CSI_DRIVERS) else { return };
     // Whoever falls behind starts over with a fresh picture.
     loop {
         let mut changes = [nodes, csi_nodes, drivers].map(|it| it.list_and_watch(|_| false).1);
         loop {
-            let failed = round(&api, nodes, csi_nodes, drivers).await;
+            let failed = round(&actors, nodes, csi_nodes, drivers).await;
             let heard = tokio::select! {
                 heard = change(&mut changes) => heard,
                 () = tokio::time::sleep(AGAIN), if failed => Some(()),
@@ -83,7 +80,7 @@ async fn change([nodes, csi_nodes, drivers]: &mut [Watcher; 3]) -> Option<()> {
 }
 
 /// True if something could not be done.
-async fn round(api: &Arc<Api>, nodes: &Cache, csi_nodes: &Cache, drivers: &Cache) -> bool {
+async fn round(actors: &Actors, nodes: &Cache, csi_nodes: &Cache, drivers: &Cache) -> bool {
     let documents = |cache: &Cache| -> Vec<Value> {
         let all = cache.list("", None, usize::MAX, |_| true).objects;
         all.iter().map(|object| object.document()).collect()
@@ -92,7 +89,7 @@ async fn round(api: &Arc<Api>, nodes: &Cache, csi_nodes: &Cache, drivers: &Cache
     let (csi_nodes, drivers) = (documents(csi_nodes), documents(drivers));
     let mut failed = false;
     for act in plan(&documents(nodes), &csi_nodes, &drivers) {
-        if let Err(status) = carry_out(api, act).await {
+        if let Err(status) = carry_out(actors, act).await {
             tracing::info!(
                 message = status.message(),
                 "an object about a driver is not as it should"
@@ -103,25 +100,18 @@ async fn round(api: &Arc<Api>, nodes: &Cache, csi_nodes: &Cache, drivers: &Cache
     failed
 }
 
-async fn carry_out(api: &Arc<Api>, act: Act) -> Result<(), Status> {
+async fn carry_out(actors: &Actors, act: Act) -> Result<(), Status> {
     match act {
-        Act::Create(object) => create_missing(api, object).await,
+        Act::Create(object) => actors.drivers.create_missing(object).await,
         Act::Delete(object) => {
             let route = route_of(&object)?;
-            let user = system_user("system:serviceaccount:kube-system:generic-garbage-collector");
-            let change = Change {
-                route: &route,
-                user: &user,
-                dry_run: DryRun::No,
-                notes: &AuditNotes::default(),
-            };
             // Of the one that was judged, and not of another that has its name by now.
             let options = DeleteOptions {
                 uid: text(&object, "/metadata/uid").to_owned(),
                 resource_version: text(&object, "/metadata/resourceVersion").to_owned(),
                 ..DeleteOptions::default()
             };
-            api.rest.delete(change, &options).await.map(drop)
+            actors.garbage.delete(&route, &options).await
         }
     }
 }

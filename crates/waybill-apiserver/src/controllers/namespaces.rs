@@ -1,47 +1,56 @@
 //! Namespaces get their default service account and the cluster's certificate, and are emptied
 //! before they go.
 
-use std::{sync::Arc, time::Duration};
+mod leftovers;
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior};
 use waybill_api::status::Status;
 
-use super::{basics::create_missing, system_user};
+use self::leftovers::Leftovers;
+use super::actor::{Actor, route_of};
 use crate::{
-    api::Api,
-    audit::AuditNotes,
     cache::CachedObject,
-    document::{is_terminating, put},
-    query::DryRun,
-    registry::find,
-    rest::{Change, DeleteOptions, Part},
+    document::{is_terminating, items, put, time},
+    kinds::namespace::NAMESPACES,
     route::ResourceRoute,
+    write::{DeleteOptions, Part},
 };
 
 /// How often everything is looked at, whether or not something was heard.
 const ROUND: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(api: Arc<Api>, ca_certificate: String) {
-    let Some(cache) = find("", "v1", "namespaces").and_then(|it| api.reader.objects.cache(it))
-    else {
-        return;
-    };
+/// Who furnishes and empties namespaces.
+pub(super) struct Actors {
+    pub(super) accounts: Actor,
+    pub(super) certificates: Actor,
+    pub(super) namespaces: Actor,
+    pub(super) ca_certificate: String,
+}
+
+pub(super) async fn run(actors: Actors) {
+    let Some(cache) = actors.namespaces.cache(&NAMESPACES) else { return };
     loop {
         let (listing, mut watcher) = cache.list_and_watch(|_| true);
         for namespace in &listing.objects {
-            tend(&api, namespace, &ca_certificate).await;
+            tend(&actors, namespace).await;
         }
+        // A round comes also while there is always something to hear.
+        let mut round = tokio::time::interval_at(Instant::now() + ROUND, ROUND);
+        round.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            match tokio::time::timeout(ROUND, watcher.next()).await {
-                Ok(Some(told)) => {
+            tokio::select! {
+                told = watcher.next() => {
+                    let Some(told) = told else { break };
                     if let Some(namespace) = cache.get(&told.change.object.key) {
-                        tend(&api, &namespace, &ca_certificate).await;
+                        tend(&actors, &namespace).await;
                     }
                 }
-                Ok(None) => break,
-                Err(_) => {
+                _ = round.tick() => {
                     for namespace in cache.list("", None, usize::MAX, |_| true).objects {
-                        tend(&api, &namespace, &ca_certificate).await;
+                        tend(&actors, &namespace).await;
                     }
                 }
             }
@@ -49,88 +58,96 @@ pub(super) async fn run(api: Arc<Api>, ca_certificate: String) {
     }
 }
 
-async fn tend(api: &Arc<Api>, namespace: &CachedObject, ca_certificate: &str) {
+async fn tend(actors: &Actors, namespace: &CachedObject) {
     let document = namespace.document();
     let name = &*namespace.key.name;
     let result = if is_terminating(&document) {
-        empty(api, name).await
+        empty(&actors.namespaces, name).await
     } else {
-        furnish(api, name, ca_certificate).await
+        furnish(actors, name).await
     };
     if let Err(status) = result {
         tracing::debug!(namespace = name, message = status.message(), "a namespace has to wait");
     }
 }
 
-async fn furnish(api: &Arc<Api>, namespace: &str, ca_certificate: &str) -> Result<(), Status> {
+async fn furnish(actors: &Actors, namespace: &str) -> Result<(), Status> {
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"name": "default", "namespace": namespace},
     });
-    create_missing(api, account).await?;
+    actors.accounts.create_missing(account).await?;
+    let data = json!({"ca.crt": actors.ca_certificate});
     let certificate = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "kube-root-ca.crt", "namespace": namespace},
-        "data": {"ca.crt": ca_certificate},
+        "data": data,
     });
-    create_missing(api, certificate).await
+    let route = route_of(&certificate)?;
+    match actors.certificates.get(&route) {
+        None => actors.certificates.create_missing(certificate).await,
+        Some(found) if found.document().get("data") == Some(&data) => Ok(()),
+        Some(_) => {
+            let restored = |old: &Value| {
+                let mut new = old.clone();
+                put(&mut new, "/data", data.clone());
+                Ok(new)
+            };
+            actors.certificates.update(&route, Part::Main, restored).await
+        }
+    }
 }
 
-/// Deletes what is inside; when nothing is left, lets the namespace go.
-async fn empty(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
-    let user = system_user("system:serviceaccount:kube-system:namespace-controller");
-    for (resource, cache) in api.reader.objects.caches() {
-        if !resource.is_namespaced() {
-            continue;
-        }
+/// Deletes what is inside; when nothing is left, lets the namespace go. What is left is told in its status.
+async fn empty(actor: &Actor, namespace: &str) -> Result<(), Status> {
+    let inside = || actor.objects().caches().filter(|(resource, _)| resource.is_namespaced());
+    let mut left = Leftovers::default();
+    for (resource, cache) in inside() {
         for object in cache.list(namespace, None, usize::MAX, |_| true).objects {
-            let route = ResourceRoute {
-                resource,
-                namespace: namespace.to_owned(),
-                name: object.key.name.to_string(),
-                subresource: String::new(),
-            };
-            let change = Change {
-                route: &route,
-                user: &user,
-                dry_run: DryRun::No,
-                notes: &AuditNotes::default(),
-            };
-            match api.rest.delete(change, &DeleteOptions::default()).await {
-                Ok(_) => {}
+            let route = ResourceRoute::to(resource, namespace, &object.key.name);
+            match actor.delete(&route, &DeleteOptions::default()).await {
+                Ok(()) => {}
                 Err(status) if status.code() == 404 => {}
-                Err(status) => return Err(status),
+                Err(status) => left.refusals.push(status.message().to_owned()),
             }
         }
     }
-    let nothing_left = api
-        .reader
-        .objects
-        .caches()
-        .filter(|(resource, _)| resource.is_namespaced())
-        .all(|(_, cache)| cache.list(namespace, None, 1, |_| true).objects.is_empty());
-    if nothing_left { release(api, namespace).await } else { Ok(()) }
+    for (resource, cache) in inside() {
+        let objects = cache.list(namespace, None, usize::MAX, |_| true).objects;
+        left.count(&resource.qualified(), &objects);
+    }
+    if left.is_nothing() {
+        return release(actor, namespace).await;
+    }
+    tell(actor, namespace, &left).await
+}
+
+/// Puts what is left into the status of the namespace, if it is not there.
+async fn tell(actor: &Actor, namespace: &str, left: &Leftovers) -> Result<(), Status> {
+    let route = ResourceRoute::to(&NAMESPACES, "", namespace);
+    let now = time(actor.now());
+    let told = |old: &Value| {
+        let mut new = old.clone();
+        let conditions = left.conditions(items(old, "/status/conditions"), &now);
+        put(&mut new, "/status/conditions", conditions);
+        Ok(new)
+    };
+    match actor.update(&route, Part::Status, told).await {
+        Err(status) if status.code() != 404 => Err(status),
+        _ => Ok(()),
+    }
 }
 
 /// Takes our finalizer off, which is what holds an empty namespace.
-async fn release(api: &Arc<Api>, namespace: &str) -> Result<(), Status> {
-    let resource = find("", "v1", "namespaces").ok_or_else(Status::no_such_path)?;
-    let route = ResourceRoute {
-        resource,
-        namespace: String::new(),
-        name: namespace.to_owned(),
-        subresource: String::new(),
-    };
-    let user = system_user("system:serviceaccount:kube-system:namespace-controller");
-    let change =
-        Change { route: &route, user: &user, dry_run: DryRun::No, notes: &AuditNotes::default() };
+async fn release(actor: &Actor, namespace: &str) -> Result<(), Status> {
+    let route = ResourceRoute::to(&NAMESPACES, "", namespace);
     let released = |old: &Value| {
         let mut new = old.clone();
         put(&mut new, "/spec/finalizers", json!([]));
         Ok(new)
     };
-    match api.rest.update(change, Part::Finalize, released).await {
-        Ok(_) => Ok(()),
+    match actor.update(&route, Part::Finalize, released).await {
+        Ok(()) => Ok(()),
         Err(status) if status.code() == 404 => Ok(()),
         Err(status) => Err(status),
     }

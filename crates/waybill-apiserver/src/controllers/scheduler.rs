@@ -7,39 +7,32 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use waybill_api::status::Status;
 
-use super::{basics::create_missing, system_user};
+use super::actor::Actor;
 use crate::{
-    api::Api,
-    audit::AuditNotes,
     cache::{Cache, CachedObject, ObjectChange, Watcher},
     document::{at, at_mut, items, put, time},
-    query::DryRun,
-    registry::find,
-    rest::{Change, Part},
+    kinds::{csi_node::CSI_NODES, node::NODES, pod::PODS},
     route::ResourceRoute,
     schedule::{Decision, PodKey, PodRef, Scheduler},
+    write::Part,
 };
 
 /// The longest time without a step.
 const ROUND: Duration = Duration::from_secs(60);
 
-const USER: &str = "system:kube-scheduler";
-
-pub(super) async fn run(api: Arc<Api>) {
-    let cache =
-        |group, plural| find(group, "v1", plural).and_then(|it| api.reader.objects.cache(it));
-    let (Some(pods), Some(nodes)) = (cache("", "pods"), cache("", "nodes")) else { return };
-    let Some(csi_nodes) = cache("storage.k8s.io", "csinodes") else { return };
+pub(super) async fn run(actor: Actor) {
+    let (Some(pods), Some(nodes)) = (actor.cache(&PODS), actor.cache(&NODES)) else { return };
+    let Some(csi_nodes) = actor.cache(&CSI_NODES) else { return };
     // Whoever falls behind starts over with a fresh picture.
     loop {
         let mut scheduler = Scheduler::default();
         let mut node_changes = begin(nodes, |node| note_node(&mut scheduler, node));
         let mut driver_changes =
-            begin(csi_nodes, |node| scheduler.drivers_changed(&node.document()));
+            begin(csi_nodes, |node| scheduler.drivers_changed(&node.content()));
         let mut pod_changes = begin(pods, |pod| note_pod(&mut scheduler, pod));
         loop {
-            for decision in scheduler.step((api.clock)()) {
-                carry_out(&api, &mut scheduler, &decision).await;
+            for decision in scheduler.step(actor.now()) {
+                carry_out(&actor, &mut scheduler, &decision).await;
             }
             let heard = tokio::select! {
                 change = pod_changes.next() => change.map(|told| {
@@ -59,11 +52,11 @@ pub(super) async fn run(api: Arc<Api>) {
                 }),
                 change = driver_changes.next() => change.map(|told| {
                     follow(csi_nodes, &told.change, |gone| match gone {
-                        Ok(node) => scheduler.drivers_changed(&node.document()),
+                        Ok(node) => scheduler.drivers_changed(&node.content()),
                         Err(node) => scheduler.drivers_deleted(&node.key.name),
                     });
                 }),
-                () = tokio::time::sleep(wait(&scheduler, (api.clock)())) => Some(()),
+                () = tokio::time::sleep(wait(&scheduler, actor.now())) => Some(()),
             };
             if heard.is_none() {
                 break;
@@ -97,34 +90,34 @@ fn follow(
 }
 
 fn note_pod(scheduler: &mut Scheduler, pod: &CachedObject) {
-    if let Err(error) = scheduler.pod_changed(&pod.document()) {
+    if let Err(error) = scheduler.pod_changed(&pod.content()) {
         tracing::warn!(pod = %pod.key.name, %error, "a pod cannot be scheduled");
     }
 }
 
 fn note_node(scheduler: &mut Scheduler, node: &CachedObject) {
-    if let Err(error) = scheduler.node_changed(&node.document()) {
+    if let Err(error) = scheduler.node_changed(&node.content()) {
         tracing::warn!(node = %node.key.name, %error, "a node cannot be used");
     }
 }
 
-async fn carry_out(api: &Arc<Api>, scheduler: &mut Scheduler, decision: &Decision) {
-    if is_said(api, decision) {
+async fn carry_out(actor: &Actor, scheduler: &mut Scheduler, decision: &Decision) {
+    if is_said(actor, decision) {
         return;
     }
     let result = match decision {
-        Decision::Bind { pod, node } => bind(api, pod, node).await,
-        Decision::Unschedulable { .. } | Decision::Gated { .. } => say(api, decision).await,
+        Decision::Bind { pod, node } => bind(actor, pod, node).await,
+        Decision::Unschedulable { .. } | Decision::Gated { .. } => say(actor, decision).await,
     };
     match (result, decision) {
         (Ok(()), _) => {
-            if let Err(status) = record(api, decision).await {
+            if let Err(status) = record(actor, decision).await {
                 tracing::debug!(message = status.message(), "an event was not recorded");
             }
         }
         (Err(status), Decision::Bind { pod, .. }) => {
             tracing::info!(pod = %pod.key, message = status.message(), "a binding failed");
-            scheduler.bind_failed(pod, (api.clock)());
+            scheduler.bind_failed(pod, actor.now());
         }
         (Err(status), _) => {
             tracing::debug!(message = status.message(), "a condition was not set");
@@ -132,23 +125,23 @@ async fn carry_out(api: &Arc<Api>, scheduler: &mut Scheduler, decision: &Decisio
     }
 }
 
-async fn bind(api: &Arc<Api>, pod: &PodRef, node: &str) -> Result<(), Status> {
-    let route = route(pod)?;
+async fn bind(actor: &Actor, pod: &PodRef, node: &str) -> Result<(), Status> {
+    let route = route(pod);
     let binding = json!({
         "metadata": {"name": pod.key.name, "namespace": pod.key.namespace, "uid": pod.uid},
         "target": {"kind": "Node", "name": node},
     });
-    api.bind_pod(&route, &system_user(USER), &binding, DryRun::No).await
+    actor.bind(&route, binding).await
 }
 
 /// Whether the pod tells already why it waits. Who starts over decides on every pod anew.
-fn is_said(api: &Arc<Api>, decision: &Decision) -> bool {
+fn is_said(actor: &Actor, decision: &Decision) -> bool {
     let Some(condition) = decision.condition() else { return false };
-    let Ok(pod) = route(decision.pod()).and_then(|route| api.reader.get(&route)) else {
+    let Some(pod) = actor.get(&route(decision.pod())) else {
         return false;
     };
     let wanted = serde_json::to_value(&condition).unwrap_or_default();
-    items(&pod.document(), "/status/conditions").iter().any(|known| {
+    items(&pod.content(), "/status/conditions").iter().any(|known| {
         ["/type", "/status", "/reason", "/message"]
             .iter()
             .all(|field| at(known, field) == at(&wanted, field))
@@ -156,13 +149,10 @@ fn is_said(api: &Arc<Api>, decision: &Decision) -> bool {
 }
 
 /// Sets the condition that tells why a pod waits.
-async fn say(api: &Arc<Api>, decision: &Decision) -> Result<(), Status> {
+async fn say(actor: &Actor, decision: &Decision) -> Result<(), Status> {
     let Some(condition) = decision.condition() else { return Ok(()) };
-    let route = route(decision.pod())?;
-    let user = system_user(USER);
-    let change =
-        Change { route: &route, user: &user, dry_run: DryRun::No, notes: &AuditNotes::default() };
-    let now = time((api.clock)());
+    let route = route(decision.pod());
+    let now = time(actor.now());
     let with_condition = |old: &Value| {
         let mut new = old.clone();
         let mut wanted = serde_json::to_value(&condition).unwrap_or_default();
@@ -187,13 +177,13 @@ async fn say(api: &Arc<Api>, decision: &Decision) -> Result<(), Status> {
         }
         Ok(new)
     };
-    api.rest.update(change, Part::Status, with_condition).await.map(drop)
+    actor.update(&route, Part::Status, with_condition).await
 }
 
-async fn record(api: &Arc<Api>, decision: &Decision) -> Result<(), Status> {
+async fn record(actor: &Actor, decision: &Decision) -> Result<(), Status> {
     let Some(content) = decision.event() else { return Ok(()) };
     let PodRef { key, uid } = decision.pod();
-    let now = time((api.clock)());
+    let now = time(actor.now());
     let event = json!({
         "apiVersion": "v1",
         "kind": "Event",
@@ -215,14 +205,9 @@ async fn record(api: &Arc<Api>, decision: &Decision) -> Result<(), Status> {
         "firstTimestamp": now,
         "lastTimestamp": now,
     });
-    create_missing(api, event).await
+    actor.create_missing(event).await
 }
 
-fn route(pod: &PodRef) -> Result<ResourceRoute, Status> {
-    Ok(ResourceRoute {
-        resource: find("", "v1", "pods").ok_or_else(Status::no_such_path)?,
-        namespace: pod.key.namespace.clone(),
-        name: pod.key.name.clone(),
-        subresource: String::new(),
-    })
+fn route(pod: &PodRef) -> ResourceRoute {
+    ResourceRoute::to(&PODS, &pod.key.namespace, &pod.key.name)
 }

@@ -5,7 +5,8 @@
 //! limits of their own, and members of `system:masters` are never refused. What lasts (watches,
 //! sessions) has a limit of its own, because each keeps a place in the audit log.
 //!
-//! However many requests are under way, each user may have a few: who would shut out others, nodes
+//! Nobody has more than half, so that there is room for the next. When half of all is taken, users who ask at the same
+//! time share what there is: the more of them, the less one may have. However many requests are under way, each user may have a few: who would shut out others, nodes
 //! among them, needs more than a handful of users who do not read.
 
 use std::{
@@ -37,6 +38,8 @@ const OWN_SHARE: usize = 40;
 #[derive(Debug, Default)]
 struct Counts {
     all: HashMap<RequestKind, usize>,
+    /// How many users have any.
+    users: HashMap<RequestKind, usize>,
     /// Of users who have any.
     of_user: HashMap<(RequestKind, String), usize>,
 }
@@ -50,7 +53,8 @@ pub(crate) struct InFlightRequest {
 }
 
 impl InFlight {
-    /// At most so many requests of each kind; 0 is no limit. One user has at most half of them.
+    /// At most so many requests of each kind; 0 is no limit. One user has at most half of them, and a share of them
+    /// when many ask.
     pub(crate) fn new(most_reading: usize, most_mutating: usize, most_lasting: usize) -> Arc<Self> {
         Arc::new(Self { most_reading, most_mutating, most_lasting, counts: Mutex::default() })
     }
@@ -70,10 +74,15 @@ impl InFlight {
         let all = counts.all.get(&kind).copied().unwrap_or_default();
         let key = (kind, user.to_owned());
         let own = counts.of_user.get(&key).copied().unwrap_or_default();
+        let users = counts.users.get(&kind).copied().unwrap_or_default() + usize::from(own == 0);
+        // While there is room nobody is held to their share.
+        let sharing = if all.saturating_mul(2) < most { 2 } else { users.max(2) };
+        let share = most.div_ceil(sharing);
         let all_are_taken = all >= most && own >= most / OWN_SHARE;
-        if most > 0 && (all_are_taken || own >= most.div_ceil(2)) {
+        if most > 0 && (all_are_taken || own >= share.max(most / OWN_SHARE)) {
             return None;
         }
+        counts.users.insert(kind, users);
         counts.all.insert(kind, all.saturating_add(1));
         counts.of_user.insert(key, own.saturating_add(1));
         Some(InFlightRequest { counted: Arc::clone(self), kind, user: user.to_owned() })
@@ -91,6 +100,9 @@ impl Drop for InFlightRequest {
             *own = own.saturating_sub(1);
             if *own == 0 {
                 counts.of_user.remove(&key);
+                if let Some(users) = counts.users.get_mut(&self.kind) {
+                    *users = users.saturating_sub(1);
+                }
             }
         }
     }
@@ -117,6 +129,29 @@ mod tests {
         assert!(requests.begin("b", RequestKind::Mutating).is_some());
     }
 
+    #[test]
+    fn those_who_ask_at_once_share_what_there_is() {
+        let requests = InFlight::new(120, 1, 0);
+        let reading = |user: &str| requests.begin(user, RequestKind::Reading);
+        let takes = |user: &str| std::iter::from_fn(|| reading(user)).collect::<Vec<_>>();
+        let first = takes("a");
+        assert_eq!(first.len(), 60, "alone: half");
+        let second = takes("b");
+        assert_eq!(second.len(), 60, "two: half each");
+        let third = takes("c");
+        assert_eq!(third.len(), 3, "nobody is shut out");
+        drop(first);
+        assert_eq!(takes("c").len(), 57, "a third is 40 while two others ask; one of them left");
+        drop((second, third));
+        let others: Vec<_> = ["a", "b", "c"].map(|user| reading(user).unwrap()).into();
+        let fourth = takes("d");
+        assert_eq!(fourth.len(), 57, "until half of all are taken");
+        drop(fourth);
+        let fifth: Vec<_> = (0..60).map(|at| reading(&format!("user-{at}")).unwrap()).collect();
+        assert_eq!(takes("d").len(), 3, "then a share, or the few that all have");
+        drop((others, fifth));
+    }
+
     /// Hole: two users without rights who did not read their answers made the server refuse everybody
     /// else, nodes that renew their leases among them.
     #[test]
@@ -139,7 +174,9 @@ mod tests {
         let held = requests.begin("b", RequestKind::Reading).unwrap();
         assert!(requests.begin("c", RequestKind::Reading).is_none());
         drop(held);
-        assert!(requests.counts.lock().unwrap().of_user.is_empty());
+        let counts = requests.counts.lock().unwrap();
+        assert!(counts.of_user.is_empty() && counts.users.values().all(|users| *users == 0));
+        drop(counts);
         let unlimited = InFlight::new(0, 0, 0);
         let many: Vec<_> = (0..1000).map(|_| unlimited.begin("a", RequestKind::Reading)).collect();
         assert!(many.iter().all(Option::is_some));

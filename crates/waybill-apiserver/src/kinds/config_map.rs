@@ -11,6 +11,25 @@ use waybill_api::{
 
 use super::{Context, Kind, Shape, document::Field};
 
+use crate::{
+    registry::Resource,
+    schema::{self, KindSchema},
+    table::{Table, cells, columns},
+};
+
+static CONFIG_MAPS_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::ConfigMap>();
+
+pub(crate) static CONFIG_MAPS: Resource = Resource {
+    plural: "configmaps",
+    singular: "configmap",
+    kind: "ConfigMap",
+    short_names: &["cm"],
+    schemas: &CONFIG_MAPS_SCHEMAS,
+    rules: Some(&ConfigMap),
+    table: Table { columns: columns::CONFIG_MAPS, cells: cells::config_map, ..Table::PLAIN },
+    ..Resource::BASE
+};
+
 pub(super) struct ConfigMap;
 
 impl Kind for ConfigMap {

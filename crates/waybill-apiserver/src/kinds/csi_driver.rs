@@ -10,6 +10,27 @@ use super::{
     document::{Field, fill, fill_text, object_mut, same},
 };
 
+use crate::{
+    registry::{Resource, Scope},
+    schema::{self, KindSchema},
+    table::{Table, cells, columns},
+};
+
+static CSI_DRIVERS_SCHEMAS: [KindSchema; 2] =
+    schema::of::<k8s_openapi::api::storage::v1::CSIDriver>();
+
+pub(crate) static CSI_DRIVERS: Resource = Resource {
+    group: "storage.k8s.io",
+    plural: "csidrivers",
+    singular: "csidriver",
+    kind: "CSIDriver",
+    scope: Scope::Cluster,
+    schemas: &CSI_DRIVERS_SCHEMAS,
+    rules: Some(&CsiDriver),
+    table: Table { columns: columns::CSI_DRIVERS, cells: cells::csi_driver, ..Table::PLAIN },
+    ..Resource::BASE
+};
+
 pub(super) struct CsiDriver;
 
 impl Kind for CsiDriver {

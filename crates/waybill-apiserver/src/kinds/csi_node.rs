@@ -16,6 +16,26 @@ use super::{
     document::{Field, same},
 };
 
+use crate::{
+    registry::{Resource, Scope},
+    schema::{self, KindSchema},
+    table::{Table, cells, columns},
+};
+
+static CSI_NODES_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::storage::v1::CSINode>();
+
+pub(crate) static CSI_NODES: Resource = Resource {
+    group: "storage.k8s.io",
+    plural: "csinodes",
+    singular: "csinode",
+    kind: "CSINode",
+    scope: Scope::Cluster,
+    schemas: &CSI_NODES_SCHEMAS,
+    rules: Some(&CsiNode),
+    table: Table { columns: columns::CSI_NODES, cells: cells::csi_node, ..Table::PLAIN },
+    ..Resource::BASE
+};
+
 pub(super) struct CsiNode;
 
 impl Kind for CsiNode {

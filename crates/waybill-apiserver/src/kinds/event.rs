@@ -10,6 +10,44 @@ use waybill_api::{
 
 use super::{Context, Kind, Shape, document::Field};
 
+use crate::{
+    registry::Resource,
+    schema::{self, KindSchema},
+    selector::supported,
+    table::{Table, cells, columns},
+};
+
+static EVENTS_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Event>();
+
+pub(crate) static EVENTS: Resource = Resource {
+    plural: "events",
+    singular: "event",
+    kind: "Event",
+    short_names: &["ev"],
+    schemas: &EVENTS_SCHEMAS,
+    rules: Some(&Event),
+    table: Table { columns: columns::EVENTS, cells: cells::event, ..Table::PLAIN },
+    fields: supported::EVENTS,
+    ..Resource::BASE
+};
+
+static EVENTS_OF_EVENTS_SCHEMAS: [KindSchema; 2] =
+    schema::of::<k8s_openapi::api::events::v1::Event>();
+
+pub(crate) static EVENTS_OF_EVENTS: Resource = Resource {
+    group: "events.k8s.io",
+    plural: "events",
+    singular: "event",
+    kind: "Event",
+    short_names: &["ev"],
+    schemas: &EVENTS_OF_EVENTS_SCHEMAS,
+    rules: Some(&Event),
+    table: Table { columns: columns::EVENTS, cells: cells::event, ..Table::PLAIN },
+    fields: supported::EVENTS,
+    stored_as: Some(&EVENTS),
+    ..Resource::BASE
+};
+
 pub(super) struct Event;
 
 impl Kind for Event {

@@ -4,6 +4,25 @@ use waybill_api::field::ErrorList;
 
 use super::{Context, Kind, Shape, document::Field};
 
+use crate::{
+    registry::Resource,
+    schema::{self, KindSchema},
+    table::{Table, cells, columns},
+};
+
+static LEASES_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::coordination::v1::Lease>();
+
+pub(crate) static LEASES: Resource = Resource {
+    group: "coordination.k8s.io",
+    plural: "leases",
+    singular: "lease",
+    kind: "Lease",
+    schemas: &LEASES_SCHEMAS,
+    rules: Some(&Lease),
+    table: Table { columns: columns::LEASES, cells: cells::lease, ..Table::PLAIN },
+    ..Resource::BASE
+};
+
 pub(super) struct Lease;
 
 impl Kind for Lease {

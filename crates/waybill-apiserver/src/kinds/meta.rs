@@ -57,7 +57,7 @@ pub(crate) fn prepare_create(shape: Shape, object: &mut Value) {
         remove(metadata, field);
     }
     match shape.generation {
-        Generation::OfSpec => put(metadata, "generation", 1),
+        Generation::Of(_) | Generation::OfSpec => put(metadata, "generation", 1),
         Generation::Unused => remove(metadata, "generation"),
     }
 }
@@ -67,9 +67,14 @@ pub(crate) fn prepare_update(shape: Shape, new: &mut Value, old: &Value) {
     if shape.status != Status::Absent {
         keep(new, old, "status");
     }
-    let changed = !same(member(new, "spec"), member(old, "spec"));
+    let counted = match shape.generation {
+        Generation::Of(field) => Some(field),
+        Generation::OfSpec => Some("spec"),
+        Generation::Unused => None,
+    };
+    let changed = counted.is_some_and(|field| !same(member(new, field), member(old, field)));
     keep_system_fields(new, old);
-    if shape.generation == Generation::OfSpec && changed {
+    if changed {
         let before = member(member(old, "metadata"), "generation").as_i64().unwrap_or_default();
         if let Some(metadata) = object_mut(new, "metadata") {
             put(metadata, "generation", before.saturating_add(1));

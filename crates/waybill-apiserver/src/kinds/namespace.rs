@@ -9,6 +9,35 @@ use super::{
     meta,
 };
 
+use crate::{
+    patch::schema as patch,
+    registry::{Resource, Scope, Subresource},
+    schema::{self, KindSchema},
+    selector::supported,
+    table::{Table, cells, columns},
+};
+
+static NAMESPACES_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Namespace>();
+
+pub(crate) static NAMESPACES: Resource = Resource {
+    plural: "namespaces",
+    singular: "namespace",
+    kind: "Namespace",
+    short_names: &["ns"],
+    scope: Scope::Cluster,
+    verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+    subresources: &[
+        Subresource { name: "finalize", group_version: None, kind: "", verbs: &["update"] },
+        Subresource::STATUS,
+    ],
+    schemas: &NAMESPACES_SCHEMAS,
+    rules: Some(&Namespace),
+    table: Table { columns: columns::NAMESPACES, cells: cells::namespace, ..Table::PLAIN },
+    fields: supported::NAMESPACES,
+    patch: patch::NAMESPACE,
+    ..Resource::BASE
+};
+
 pub(super) struct Namespace;
 
 impl Kind for Namespace {

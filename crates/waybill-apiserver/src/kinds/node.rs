@@ -9,6 +9,39 @@ use super::{
     taint::check_taints,
 };
 
+use crate::{
+    patch::schema as patch,
+    registry::{Resource, Scope, Subresource},
+    schema::{self, KindSchema},
+    selector::supported,
+    table::{Table, cells, columns},
+};
+
+static NODES_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Node>();
+
+pub(crate) static NODES: Resource = Resource {
+    plural: "nodes",
+    singular: "node",
+    kind: "Node",
+    short_names: &["no"],
+    scope: Scope::Cluster,
+    subresources: &[
+        Subresource {
+            name: "proxy",
+            group_version: None,
+            kind: "NodeProxyOptions",
+            verbs: &["get"],
+        },
+        Subresource::STATUS,
+    ],
+    schemas: &NODES_SCHEMAS,
+    rules: Some(&Node),
+    table: Table { columns: columns::NODES, cells: cells::node, ..Table::PLAIN },
+    fields: supported::NODES,
+    patch: patch::NODE,
+    ..Resource::BASE
+};
+
 pub(super) struct Node;
 
 impl Kind for Node {

@@ -41,6 +41,54 @@ use super::{
     meta,
 };
 
+use crate::{
+    patch::schema as patch,
+    registry::{Resource, Subresource},
+    schema::{self, KindSchema},
+    selector::supported,
+    table::{Table, cells, columns},
+};
+
+static PODS_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Pod>();
+
+pub(crate) static PODS: Resource = Resource {
+    plural: "pods",
+    singular: "pod",
+    kind: "Pod",
+    short_names: &["po"],
+    categories: &["all"],
+    subresources: &[
+        Subresource::connect("attach", "PodAttachOptions"),
+        Subresource { name: "binding", group_version: None, kind: "Binding", verbs: &["create"] },
+        Subresource {
+            name: "ephemeralcontainers",
+            group_version: None,
+            kind: "",
+            verbs: &["get", "patch", "update"],
+        },
+        Subresource {
+            name: "eviction",
+            group_version: Some(("policy", "v1")),
+            kind: "Eviction",
+            verbs: &["create"],
+        },
+        Subresource::connect("exec", "PodExecOptions"),
+        Subresource { name: "log", group_version: None, kind: "", verbs: &["get"] },
+        Subresource::connect("portforward", "PodPortForwardOptions"),
+        Subresource::STATUS,
+    ],
+    schemas: &PODS_SCHEMAS,
+    rules: Some(&Pod),
+    table: Table {
+        columns: columns::PODS,
+        cells: cells::pod,
+        conditions: Some(cells::pod_conditions),
+    },
+    fields: supported::PODS,
+    patch: patch::POD,
+    ..Resource::BASE
+};
+
 pub(super) struct Pod;
 
 impl Kind for Pod {

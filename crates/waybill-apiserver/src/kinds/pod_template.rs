@@ -9,6 +9,27 @@ use super::{
     meta, pod,
 };
 
+use crate::{
+    patch::schema as patch,
+    registry::Resource,
+    schema::{self, KindSchema},
+    table::{Table, cells, columns},
+};
+
+static POD_TEMPLATES_SCHEMAS: [KindSchema; 2] =
+    schema::of::<k8s_openapi::api::core::v1::PodTemplate>();
+
+pub(crate) static POD_TEMPLATES: Resource = Resource {
+    plural: "podtemplates",
+    singular: "podtemplate",
+    kind: "PodTemplate",
+    schemas: &POD_TEMPLATES_SCHEMAS,
+    rules: Some(&PodTemplate),
+    table: Table { columns: columns::POD_TEMPLATES, cells: cells::pod_template, ..Table::PLAIN },
+    patch: patch::POD_TEMPLATE,
+    ..Resource::BASE
+};
+
 pub(super) struct PodTemplate;
 
 impl Kind for PodTemplate {

@@ -8,6 +8,54 @@ use waybill_api::{
 
 use super::{Context, Generation, Kind, Shape, meta};
 
+use crate::{
+    registry::{Resource, Scope},
+    schema::{
+        self, KindSchema,
+        extensions::{self, V1, V1Alpha1},
+    },
+    table::{Table, cells, columns},
+};
+
+static PROVIDER_CLASSES_SCHEMAS: [KindSchema; 2] = schema::of::<extensions::ProviderClass<V1>>();
+
+pub(crate) static PROVIDER_CLASSES: Resource = Resource {
+    group: "storage.k8s.io",
+    plural: "providerclasses",
+    singular: "providerclass",
+    kind: "ProviderClass",
+    scope: Scope::Cluster,
+    schemas: &PROVIDER_CLASSES_SCHEMAS,
+    rules: Some(&ProviderClass),
+    table: Table {
+        columns: columns::PROVIDER_CLASSES,
+        cells: cells::provider_class,
+        ..Table::PLAIN
+    },
+    ..Resource::BASE
+};
+
+static OLDER_PROVIDER_CLASSES_SCHEMAS: [KindSchema; 2] =
+    schema::of::<extensions::ProviderClass<V1Alpha1>>();
+
+pub(crate) static OLDER_PROVIDER_CLASSES: Resource = Resource {
+    group: "storage.k8s.io",
+    version: "v1alpha1",
+    plural: "providerclasses",
+    singular: "providerclass",
+    kind: "ProviderClass",
+    scope: Scope::Cluster,
+    schemas: &OLDER_PROVIDER_CLASSES_SCHEMAS,
+    rules: Some(&ProviderClass),
+    table: Table {
+        columns: columns::PROVIDER_CLASSES,
+        cells: cells::provider_class,
+        ..Table::PLAIN
+    },
+    stored_as: Some(&PROVIDER_CLASSES),
+    ..Resource::BASE
+};
+
 pub(super) struct ProviderClass;
 
 impl Kind for ProviderClass {

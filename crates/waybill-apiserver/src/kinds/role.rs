@@ -2,8 +2,40 @@
 
 use waybill_api::field::ErrorList;
 
-use super::{
-    Context, Kind, NameRule, Scope, Shape, document::Field, selector::check_label_selector,
+use super::{Context, Kind, NameRule, Shape, document::Field, selector::check_label_selector};
+
+use crate::{
+    registry::{Resource, Scope},
+    schema::{self, KindSchema},
+    table::{Table, cells, columns},
+};
+
+static CLUSTER_ROLES_SCHEMAS: [KindSchema; 2] =
+    schema::of::<k8s_openapi::api::rbac::v1::ClusterRole>();
+
+pub(crate) static CLUSTER_ROLES: Resource = Resource {
+    group: "rbac.authorization.k8s.io",
+    plural: "clusterroles",
+    singular: "clusterrole",
+    kind: "ClusterRole",
+    scope: Scope::Cluster,
+    schemas: &CLUSTER_ROLES_SCHEMAS,
+    rules: Some(&ClusterRole),
+    table: Table { columns: columns::ROLES, cells: cells::role, ..Table::PLAIN },
+    ..Resource::BASE
+};
+
+static ROLES_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::rbac::v1::Role>();
+
+pub(crate) static ROLES: Resource = Resource {
+    group: "rbac.authorization.k8s.io",
+    plural: "roles",
+    singular: "role",
+    kind: "Role",
+    schemas: &ROLES_SCHEMAS,
+    rules: Some(&Role),
+    table: Table { columns: columns::ROLES, cells: cells::role, ..Table::PLAIN },
+    ..Resource::BASE
 };
 
 pub(super) struct ClusterRole;

@@ -7,9 +7,44 @@ use waybill_api::{
 };
 
 use super::{
-    Context, Kind, Scope, Shape,
+    Context, Kind, Shape,
     document::{Field, fill_text, items_mut, same, text},
     role::rbac_shape,
+};
+
+use crate::{
+    registry::{Resource, Scope},
+    schema::{self, KindSchema},
+    table::{Table, cells, columns},
+};
+
+static CLUSTER_ROLE_BINDINGS_SCHEMAS: [KindSchema; 2] =
+    schema::of::<k8s_openapi::api::rbac::v1::ClusterRoleBinding>();
+
+pub(crate) static CLUSTER_ROLE_BINDINGS: Resource = Resource {
+    group: "rbac.authorization.k8s.io",
+    plural: "clusterrolebindings",
+    singular: "clusterrolebinding",
+    kind: "ClusterRoleBinding",
+    scope: Scope::Cluster,
+    schemas: &CLUSTER_ROLE_BINDINGS_SCHEMAS,
+    rules: Some(&ClusterRoleBinding),
+    table: Table { columns: columns::BINDINGS, cells: cells::binding, ..Table::PLAIN },
+    ..Resource::BASE
+};
+
+static ROLE_BINDINGS_SCHEMAS: [KindSchema; 2] =
+    schema::of::<k8s_openapi::api::rbac::v1::RoleBinding>();
+
+pub(crate) static ROLE_BINDINGS: Resource = Resource {
+    group: "rbac.authorization.k8s.io",
+    plural: "rolebindings",
+    singular: "rolebinding",
+    kind: "RoleBinding",
+    schemas: &ROLE_BINDINGS_SCHEMAS,
+    rules: Some(&RoleBinding),
+    table: Table { columns: columns::BINDINGS, cells: cells::binding, ..Table::PLAIN },
+    ..Resource::BASE
 };
 
 pub(super) struct ClusterRoleBinding;

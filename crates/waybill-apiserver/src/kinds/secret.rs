@@ -10,6 +10,26 @@ use super::{
     document::{Field, fill_text, object_mut, put},
 };
 
+use crate::{
+    registry::Resource,
+    schema::{self, KindSchema},
+    selector::supported,
+    table::{Table, cells, columns},
+};
+
+static SECRETS_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Secret>();
+
+pub(crate) static SECRETS: Resource = Resource {
+    plural: "secrets",
+    singular: "secret",
+    kind: "Secret",
+    schemas: &SECRETS_SCHEMAS,
+    rules: Some(&Secret),
+    table: Table { columns: columns::SECRETS, cells: cells::secret, ..Table::PLAIN },
+    fields: supported::SECRETS,
+    ..Resource::BASE
+};
+
 pub(super) struct Secret;
 
 impl Kind for Secret {

@@ -2,6 +2,32 @@
 
 use super::{Kind, Shape};
 
+use crate::{
+    patch::schema as patch,
+    registry::{Resource, Subresource},
+    schema::{self, KindSchema},
+};
+
+static SERVICE_ACCOUNTS_SCHEMAS: [KindSchema; 2] =
+    schema::of::<k8s_openapi::api::core::v1::ServiceAccount>();
+
+pub(crate) static SERVICE_ACCOUNTS: Resource = Resource {
+    plural: "serviceaccounts",
+    singular: "serviceaccount",
+    kind: "ServiceAccount",
+    short_names: &["sa"],
+    subresources: &[Subresource {
+        name: "token",
+        group_version: Some(("authentication.k8s.io", "v1")),
+        kind: "TokenRequest",
+        verbs: &["create"],
+    }],
+    schemas: &SERVICE_ACCOUNTS_SCHEMAS,
+    rules: Some(&ServiceAccount),
+    patch: patch::SERVICE_ACCOUNT,
+    ..Resource::BASE
+};
+
 pub(super) struct ServiceAccount;
 
 impl Kind for ServiceAccount {

@@ -50,24 +50,3 @@ pub(super) fn defaulted(kind: &dyn Kind, object: &Value) -> Value {
     assert_eq!(once, twice, "defaulting twice");
     once
 }
-
-/// Every group and resource that has rules.
-pub(super) const SERVED: [(&str, &str); 17] = [
-    ("", "configmaps"),
-    ("", "events"),
-    ("", "namespaces"),
-    ("", "nodes"),
-    ("", "pods"),
-    ("", "podtemplates"),
-    ("", "secrets"),
-    ("", "serviceaccounts"),
-    ("coordination.k8s.io", "leases"),
-    ("events.k8s.io", "events"),
-    ("rbac.authorization.k8s.io", "clusterrolebindings"),
-    ("rbac.authorization.k8s.io", "clusterroles"),
-    ("rbac.authorization.k8s.io", "rolebindings"),
-    ("rbac.authorization.k8s.io", "roles"),
-    ("storage.k8s.io", "csidrivers"),
-    ("storage.k8s.io", "csinodes"),
-    ("storage.k8s.io", "providerclasses"),
-];

@@ -8,11 +8,11 @@
 use self::Rule::{Keyed, Object, Set};
 
 /// The fields of a type that a patch treats in a way of their own.
-pub(super) type Fields = &'static [(&'static str, Rule)];
+pub(crate) type Fields = &'static [(&'static str, Rule)];
 
 /// How a patch treats a field.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rule {
+pub(crate) enum Rule {
     /// An object, with rules for its fields.
     Object(Fields),
     /// A list of objects, merged by the value of the named field.
@@ -21,31 +21,21 @@ pub(super) enum Rule {
     Set,
 }
 
-/// The rules for the objects of `resource`.
-pub(super) fn fields_of(resource: &str) -> Fields {
-    match resource {
-        "namespaces" => NAMESPACE,
-        "nodes" => NODE,
-        "pods" => POD,
-        "podtemplates" => POD_TEMPLATE,
-        "serviceaccounts" => SERVICE_ACCOUNT,
-        _ => ANY,
-    }
-}
-
 /// The rule for the field `name`, if it has one.
 pub(super) fn rule_of(fields: Fields, name: &str) -> Option<Rule> {
     fields.iter().find(|(field, _)| *field == name).map(|&(_, rule)| rule)
 }
 
 /// A type that has metadata and atomic lists only: ConfigMap, Secret, Event, Lease, Role, and so on.
-const ANY: Fields = &[("metadata", Object(METADATA))];
+pub(crate) const ANY: Fields = &[("metadata", Object(METADATA))];
 
-const METADATA: Fields = &[("finalizers", Set), ("ownerReferences", Keyed("uid", PLAIN))];
+pub(crate) const METADATA: Fields =
+    &[("finalizers", Set), ("ownerReferences", Keyed("uid", PLAIN))];
 
-const NAMESPACE: Fields = &[("metadata", Object(METADATA)), ("status", Object(CONDITIONS))];
+pub(crate) const NAMESPACE: Fields =
+    &[("metadata", Object(METADATA)), ("status", Object(CONDITIONS))];
 
-const NODE: Fields = &[
+pub(crate) const NODE: Fields = &[
     ("metadata", Object(METADATA)),
     ("spec", Object(&[("podCIDRs", Set)])),
     (
@@ -54,16 +44,16 @@ const NODE: Fields = &[
     ),
 ];
 
-const POD: Fields =
+pub(crate) const POD: Fields =
     &[("metadata", Object(METADATA)), ("spec", Object(POD_SPEC)), ("status", Object(POD_STATUS))];
 
-const POD_TEMPLATE: Fields = &[
+pub(crate) const POD_TEMPLATE: Fields = &[
     ("metadata", Object(METADATA)),
     ("template", Object(&[("metadata", Object(METADATA)), ("spec", Object(POD_SPEC))])),
 ];
 
 /// Its `imagePullSecrets` are atomic, other than those of a pod.
-const SERVICE_ACCOUNT: Fields =
+pub(crate) const SERVICE_ACCOUNT: Fields =
     &[("metadata", Object(METADATA)), ("secrets", Keyed("name", PLAIN))];
 
 const POD_SPEC: Fields = &[
@@ -92,7 +82,7 @@ const CONTAINER: Fields = &[
     ("volumeMounts", Keyed("mountPath", PLAIN)),
 ];
 
-const CONDITIONS: Fields = &[("conditions", Keyed("type", PLAIN))];
+pub(crate) const CONDITIONS: Fields = &[("conditions", Keyed("type", PLAIN))];
 
 /// A type whose lists are all atomic.
-pub(super) const PLAIN: Fields = &[];
+pub(crate) const PLAIN: Fields = &[];

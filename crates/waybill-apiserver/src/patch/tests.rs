@@ -7,7 +7,7 @@ use super::*;
 
 #[track_caller]
 fn merged(to: &Value, patch: &Value) -> Value {
-    apply(PatchType::Merge, patch.to_string().as_bytes(), to, "pods").unwrap()
+    apply(PatchType::Merge, patch.to_string().as_bytes(), to, schema::POD).unwrap()
 }
 
 #[test]
@@ -35,8 +35,10 @@ fn media_types_name_the_kind_of_patch() {
     assert_eq!(kind("Application/Merge-Patch+JSON; charset=utf-8"), PatchType::Merge);
     assert_eq!(kind("application/strategic-merge-patch+json"), PatchType::Strategic);
     assert_eq!(kind("application/apply-patch+yaml"), PatchType::Apply);
-    let error = PatchType::from_content_type("application/json").unwrap_err();
-    assert_eq!(error.refusal(), Refusal::UnsupportedMediaType);
+    for other in ["application/json", "application/apply-patch+cbor"] {
+        let error = PatchType::from_content_type(other).unwrap_err();
+        assert_eq!(error.refusal(), Refusal::UnsupportedMediaType, "{other}");
+    }
 }
 
 #[test]
@@ -44,20 +46,14 @@ fn patches_that_cannot_be_read_are_bad_requests() {
     let deep = "[".repeat(200);
     for kind in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
         for patch in ["", "{", "1", "\"x\"", &deep, "\u{0}"] {
-            let error = apply(kind, patch.as_bytes(), &json!({}), "pods").unwrap_err();
+            let error = apply(kind, patch.as_bytes(), &json!({}), schema::POD).unwrap_err();
             assert_eq!(error.refusal(), Refusal::BadRequest, "{kind:?} {patch:?}");
         }
     }
     for kind in [PatchType::Merge, PatchType::Strategic] {
-        let error = apply(kind, b"[]", &json!({}), "pods").unwrap_err();
+        let error = apply(kind, b"[]", &json!({}), schema::POD).unwrap_err();
         assert!(matches!(error, PatchError::NotAnObject));
     }
-}
-
-#[test]
-fn server_side_apply_says_that_it_is_for_later() {
-    let error = apply(PatchType::Apply, b"{}", &json!({}), "pods").unwrap_err();
-    assert_eq!(error.to_string(), "server-side apply is not supported yet");
 }
 
 /// JSON that meets the words which patches give a meaning to.
@@ -103,9 +99,9 @@ proptest! {
     #[test]
     fn an_empty_patch_changes_nothing(object in objects()) {
         for kind in [PatchType::Merge, PatchType::Strategic] {
-            prop_assert_eq!(&apply(kind, b"{}", &object, "pods").unwrap(), &object);
+            prop_assert_eq!(&apply(kind, b"{}", &object, schema::POD).unwrap(), &object);
         }
-        prop_assert_eq!(&apply(PatchType::Json, b"[]", &object, "pods").unwrap(), &object);
+        prop_assert_eq!(&apply(PatchType::Json, b"[]", &object, schema::POD).unwrap(), &object);
     }
 
     #[test]
@@ -118,8 +114,8 @@ proptest! {
     fn no_document_panics(object in documents(), patch in documents()) {
         let patch = patch.to_string();
         for kind in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
-            for resource in ["pods", "namespaces", "unknown"] {
-                let _ = apply(kind, patch.as_bytes(), &object, resource);
+            for fields in [schema::POD, schema::NAMESPACE, schema::ANY] {
+                let _ = apply(kind, patch.as_bytes(), &object, fields);
             }
         }
     }
@@ -127,8 +123,8 @@ proptest! {
     #[test]
     fn no_bytes_panic(data in any::<Vec<u8>>()) {
         for kind in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
-            let _ = apply_bytes(kind, &data, "pods");
-            let _ = apply_bytes(kind, &[b"{}\0", data.as_slice()].concat(), "pods");
+            let _ = apply_bytes(kind, &data, schema::POD);
+            let _ = apply_bytes(kind, &[b"{}\0", data.as_slice()].concat(), schema::POD);
         }
     }
 }

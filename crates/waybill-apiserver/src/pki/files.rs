@@ -1,4 +1,4 @@
-//! Files of the PKI directory: written whole or not at all, and private where they hold keys.
+//! Files of the PKI directory, and of the keys of the store: written whole or not at all, and private where they hold keys.
 //!
 //! A reader never sees half a file: content goes to a temporary name, is synced, and is renamed over
 //! the old one. Nothing here looks into what it reads or writes.
@@ -18,7 +18,7 @@ const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Audience {
+pub(crate) enum Audience {
     /// Everybody who can reach the directory: certificates.
     Everyone,
     /// The owner: private keys.
@@ -34,7 +34,7 @@ impl Audience {
     }
 }
 
-/// A file or directory of the PKI that could not be used.
+/// A file or directory that could not be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step} {}", path.display())]
 pub(crate) struct FileError {
@@ -45,7 +45,7 @@ pub(crate) struct FileError {
 }
 
 /// Makes sure that `dir` exists, is ours and no link, and that only its owner can enter it.
-pub(super) fn private_dir(dir: &Path) -> Result<(), FileError> {
+pub(crate) fn private_dir(dir: &Path) -> Result<(), FileError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at("create", dir))?;
     let found = fs::symlink_metadata(dir).map_err(at("inspect", dir))?;
     if found.is_symlink() {
@@ -58,7 +58,7 @@ pub(super) fn private_dir(dir: &Path) -> Result<(), FileError> {
 /// The content of our own file at `path`, or `None` if there is no such file.
 ///
 /// What somebody else made is not believed, and no link is followed: keys decide who rules.
-pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let mut options = OpenOptions::new();
     let mut file = match options.read(true).custom_flags(NO_LINKS).open(path) {
         Ok(file) => file,
@@ -96,7 +96,7 @@ pub(super) fn read_key(path: &Path) -> Result<Option<SecretBytes>, FileError> {
 }
 
 /// Replaces `path` by `content`, durably and in one step.
-pub(super) fn write(path: &Path, content: &[u8], audience: Audience) -> Result<(), FileError> {
+pub(crate) fn write(path: &Path, content: &[u8], audience: Audience) -> Result<(), FileError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     let temporary = PathBuf::from(name);
@@ -130,9 +130,13 @@ fn tighten(path: &Path, mode: u32) -> Result<(), FileError> {
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(at("restrict", path))
 }
 
+/// What `step` met at `path`.
+pub(crate) fn failed(step: &'static str, path: &Path, source: io::Error) -> FileError {
+    FileError { step, path: path.to_owned(), source }
+}
+
 fn at(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
-    let path = path.to_owned();
-    move |source| FileError { step, path, source }
+    move |source| failed(step, path, source)
 }
 
 #[cfg(test)]

@@ -92,6 +92,49 @@ fn every_table_fits_the_schema_of_its_kind() {
 }
 
 #[test]
+fn what_is_written_is_read_again() {
+    for (api_version, kind, message) in kinds().filter(|(_, kind, _)| *kind != "DeleteOptions") {
+        for filled in [true, false] {
+            let object = decode(&body(api_version, kind, &sample(message, filled))).unwrap();
+            assert_eq!(decode(&encode(&object).unwrap()), Ok(object), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn lists_and_events_hold_their_objects() {
+    let item = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
+        "data": {"a": "aHVudGVyMg=="}})
+    };
+    let metadata = json!({"resourceVersion": "7", "remainingItemCount": 3});
+    let items = [item("a"), item("b")].map(|item| list_item(&item).unwrap()).concat();
+    let list = [list_head("v1", "Secret", &metadata, items.len()), items].concat();
+    let envelope = Envelope::parse(&list).unwrap();
+    assert_eq!((envelope.api_version, envelope.kind), ("v1", "SecretList"));
+    let mut reader = Reader::new(envelope.raw);
+    let mut numbers = Vec::new();
+    while let Some((number, wire)) = reader.next().unwrap() {
+        numbers.push(number);
+        let secrets = tables::lookup("v1", "Secret").unwrap();
+        let message = if number == 1 { &tables::LIST_META } else { secrets };
+        let part = Value::Object(read::document(message, wire.bytes().unwrap()).unwrap());
+        let expected = match numbers.len() {
+            1 => metadata.clone(),
+            2 => json!({"metadata": {"name": "a"}, "data": {"a": "aHVudGVyMg=="}}),
+            _ => json!({"metadata": {"name": "b"}, "data": {"a": "aHVudGVyMg=="}}),
+        };
+        assert_eq!(part, expected);
+    }
+    assert_eq!(numbers, [1, 2, 2]);
+    let event = encode_event("ADDED", &item("a")).unwrap();
+    let (length, event) = event.split_at(4);
+    assert_eq!(u32::from_be_bytes(length.try_into().unwrap()) as usize, event.len());
+    let raw_extension = bytes_field(1, &encode(&item("a")).unwrap());
+    assert_eq!(event, [bytes_field(1, b"ADDED"), bytes_field(2, &raw_extension)].concat());
+}
+
+#[test]
 fn tables_are_sorted_and_name_each_field_once() {
     fn check(message: &Message) {
         assert!(message.0.is_sorted_by_key(|field| field.number));

@@ -8,6 +8,7 @@ use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full};
 use serde_json::json;
 use waybill_api::status::Status;
+use waybill_stream::websocket::handshake::HandshakeError;
 
 use super::{ProxyBody, connect::ConnectError};
 
@@ -18,6 +19,12 @@ pub(crate) enum ProxyError {
     /// The client did not ask for an upgrade, or came over HTTP/2, which has none.
     #[error("Upgrade request required")]
     UpgradeRequired,
+    /// The client asked for a WebSocket in a way that is none.
+    #[error("{0}")]
+    Handshake(HandshakeError),
+    /// The client wants a log in messages of a kind that we do not know.
+    #[error("the log can be had as binary.k8s.io or base64.binary.k8s.io, or without a protocol")]
+    LogProtocol,
     /// The node could not be reached; upstream's text, known to users of kubectl.
     #[error("error dialing backend: {0}")]
     Dial(ConnectError),
@@ -58,7 +65,9 @@ impl ProxyError {
     /// Upstream gives no reason for an error that it did not make itself.
     fn code_and_reason(&self) -> (StatusCode, &str) {
         match self {
-            Self::UpgradeRequired => (StatusCode::BAD_REQUEST, "BadRequest"),
+            Self::UpgradeRequired | Self::Handshake(_) | Self::LogProtocol => {
+                (StatusCode::BAD_REQUEST, "BadRequest")
+            }
             Self::Dial(_) | Self::Get { .. } | Self::Exchange(_) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "")
             }

@@ -7,10 +7,12 @@ use std::{borrow::Cow, fmt, str::FromStr};
 
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
+use serde::{Deserialize, Serialize};
 use waybill_api::field::{ErrorList, FieldError, FieldPath};
 
 /// The options of `pods/attach`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub(crate) struct PodAttachOptions {
     pub(crate) stdin: bool,
     pub(crate) stdout: bool,
@@ -33,7 +35,8 @@ impl PodAttachOptions {
 }
 
 /// The options of `pods/portforward`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub(crate) struct PodPortForwardOptions {
     /// Empty over SPDY, where each stream names its port.
     pub(crate) ports: Vec<u16>,
@@ -53,6 +56,13 @@ impl PodPortForwardOptions {
         }
         Ok(Self { ports })
     }
+}
+
+/// The options of `nodes/proxy`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct NodeProxyOptions {
+    pub(crate) path: String,
 }
 
 /// The options of `pods/log`.

@@ -29,6 +29,7 @@ use waybill_core::id::AuditId;
 use waybill_stream::{
     long_target::{HTTP1_BUFFER, LongTargetIo, REQUEST_LINE_LIMIT, query},
     splice::{EndCause, IdleLimits, StreamEnd},
+    websocket::handshake::is_upgrade,
 };
 
 use super::{
@@ -107,6 +108,14 @@ impl Handler {
         if request.uri().path() == "/log" {
             let options = PodLogOptions::from_query(query(&request)).unwrap();
             let target = NodeTarget::container_logs(POD, "main", &options);
+            if is_upgrade(request.headers()) {
+                let answer = self.proxy.log_socket(request, &self.node, &target).await;
+                if let Some(ended) = answer.ended {
+                    let ends = self.ends.clone();
+                    tokio::spawn(async move { ends.send(ended.await.unwrap()) });
+                }
+                return answer.response;
+            }
             return self.proxy.stream(&self.node, &target).await;
         }
         let options = PodExecOptions::from_query(query(&request)).unwrap();

@@ -92,7 +92,10 @@ mod tests {
 
     fn object(bytes: usize) -> Arc<CachedObject> {
         let document = json!({"metadata": {"name": "a"}, "data": "x".repeat(bytes)});
-        Arc::new(CachedObject::new("configmaps", to_bytes(&document), 7.into()).unwrap())
+        Arc::new(
+            CachedObject::new(crate::registry::named("configmaps"), to_bytes(&document), 7.into())
+                .unwrap(),
+        )
     }
 
     fn rest(mut unsent: Option<Unsent>) -> Vec<u8> {

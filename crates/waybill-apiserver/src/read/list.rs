@@ -52,17 +52,22 @@ impl Reader {
         let remaining = (!selection.is_narrow()).then_some(page.remaining).filter(|&left| left > 0);
         let metadata = list_metadata(&page, remaining);
         let size: usize = page.objects.iter().map(|object| object.json_len()).sum();
+        let head = if view.is_protobuf {
+            view.list_message_head(route.resource, &metadata, &page.objects, now)
+        } else {
+            view.list_head(route.resource, &metadata, now).into_bytes()
+        };
         let pieces = ListPieces {
-            head: Some(view.list_head(route.resource, &metadata, now)),
+            head: Some(head),
             objects: page.objects.into_iter(),
             is_first: true,
             shown: Shown { view: *view, resource: route.resource, now },
         };
         if size < WORTH_COMPRESSING {
             let whole = pieces.collect::<Vec<_>>().concat();
-            return Ok(Answer::json(StatusCode::OK, whole.into()));
+            return Ok(view.answer(StatusCode::OK, whole.into()));
         }
-        Ok(Answer::pieces(Box::new(pieces)))
+        Ok(Answer { content_type: view.content_type(), ..Answer::pieces(Box::new(pieces)) })
     }
 }
 
@@ -70,7 +75,7 @@ impl Reader {
 /// lists that nobody reads take no more memory than one.
 struct ListPieces {
     /// What comes before the first object; nothing once it was said.
-    head: Option<String>,
+    head: Option<Vec<u8>>,
     objects: std::vec::IntoIter<Arc<CachedObject>>,
     is_first: bool,
     shown: Shown,
@@ -89,19 +94,19 @@ impl Iterator for ListPieces {
     fn next(&mut self) -> Option<Bytes> {
         let mut piece = BytesMut::with_capacity(PIECE);
         if let Some(head) = self.head.take() {
-            piece.put_slice(head.as_bytes());
+            piece.put_slice(&head);
         } else if self.objects.len() == 0 {
             return None;
         }
         while piece.len() < PIECE {
             let Some(object) = self.objects.next() else { break };
-            if !std::mem::replace(&mut self.is_first, false) {
+            let Shown { view, resource, now } = &self.shown;
+            if !std::mem::replace(&mut self.is_first, false) && !view.is_protobuf {
                 piece.put_u8(b',');
             }
-            let Shown { view, resource, now } = &self.shown;
             view.put_item(resource, &object, *now, &mut piece);
         }
-        if self.objects.len() == 0 {
+        if self.objects.len() == 0 && !self.shown.view.is_protobuf {
             piece.put_slice(b"]}");
         }
         Some(piece.freeze())

@@ -155,7 +155,10 @@ mod tests {
     fn listing(count: usize, revision: u64) -> Listing {
         let object = |number: usize| {
             let document = json!({"metadata": {"name": format!("o{number:03}")}});
-            Arc::new(CachedObject::new("pods", to_bytes(&document), 1.into()).unwrap())
+            Arc::new(
+                CachedObject::new(crate::registry::named("pods"), to_bytes(&document), 1.into())
+                    .unwrap(),
+            )
         };
         Listing { objects: (0..count).map(object).collect(), revision: revision.into() }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{Stream, future::Either, stream};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep, sleep_until};
 use waybill_api::status::Status;
 use waybill_core::id::ResourceVersion;
@@ -20,12 +20,13 @@ use super::{
 };
 use crate::{
     cache::{Cache, CachedObject, ChangeKind, Told, Watcher, event_line, object_line},
+    clock::Clock,
     document::put,
     http::BodyError,
     objects::Objects,
+    protobuf,
     query::Query,
     registry::Resource,
-    rest::Clock,
     route::ResourceRoute,
 };
 
@@ -74,7 +75,9 @@ pub(crate) async fn watch_lines(
         Ok(started) => started,
         // As upstream, the stream begins and its one event is the error: some clients list anew
         // only if they are told so in this way.
-        Err(refusal) => return Ok(Either::Left(stream::iter([Ok(error_line(&refusal))]))),
+        Err(refusal) => {
+            return Ok(Either::Left(stream::iter([Ok(error_event(view, &refusal))])));
+        }
     };
     let (seen, initial) = match initial {
         Some(listing) => (listing.revision, listing.objects.iter().map(Arc::downgrade).collect()),
@@ -124,8 +127,16 @@ async fn start(reader: &Reader, cache: &Cache, options: &WatchOptions) -> Result
     })
 }
 
-fn error_line(status: &Status) -> Bytes {
-    Bytes::from(format!("{}\n", json!({"type": "ERROR", "object": status})))
+fn error_event(view: View, status: &Status) -> Bytes {
+    whole_event(view, "ERROR", &json!(status))
+}
+
+/// An event that is no change of an object.
+fn whole_event(view: View, kind: &str, object: &Value) -> Bytes {
+    if view.is_protobuf {
+        return protobuf::encode_event(kind, object).unwrap_or_default().into();
+    }
+    Bytes::from(format!("{}\n", json!({"type": kind, "object": object})))
 }
 
 struct Lines {
@@ -202,7 +213,7 @@ impl Lines {
     /// The event, or its first piece; nothing if there is no room for the others.
     fn event(&mut self, kind: ChangeKind, object: &Arc<CachedObject>) -> Option<Bytes> {
         if !self.is_as_stored() {
-            let line = event_line(kind, &self.view.object(self.resource, object, (self.clock)()));
+            let line = self.made_event(kind, object);
             if line.len() <= PIECE {
                 return Some(line);
             }
@@ -218,8 +229,18 @@ impl Lines {
         Some(piece)
     }
 
+    fn made_event(&self, kind: ChangeKind, object: &CachedObject) -> Bytes {
+        let now = (self.clock)();
+        if self.view.is_protobuf {
+            let shown = self.view.shown(self.resource, object.document(), now);
+            return whole_event(self.view, kind.as_str(), &shown);
+        }
+        event_line(kind, &self.view.object(self.resource, object, now))
+    }
+
     fn is_as_stored(&self) -> bool {
-        self.view.form == Form::Object && is_stored_form(self.resource)
+        let View { form, is_protobuf, .. } = self.view;
+        form == Form::Object && !is_protobuf && is_stored_form(self.resource)
     }
 
     fn bookmark(&self, revision: ResourceVersion, end_of_initial: bool) -> Bytes {
@@ -228,12 +249,8 @@ impl Lines {
         if end_of_initial {
             put(&mut metadata, "/annotations", json!({"k8s.io/initial-events-end": "true"}));
         }
-        let (kind, api_version) = match self.view.form {
-            Form::Object => (self.resource.kind, self.resource.api_version()),
-            Form::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
-            Form::Table(_) => ("Table", "meta.k8s.io/v1".to_owned()),
-        };
+        let (kind, api_version) = self.view.item_kind(self.resource);
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        Bytes::from(format!("{}\n", json!({"type": "BOOKMARK", "object": object})))
+        whole_event(self.view, "BOOKMARK", &object)
     }
 }

@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 use waybill_api::provider_class::{KIND, RESOURCE};
 
-use super::{definitions::define, kinds::KINDS};
+use super::{definitions::define, kinds};
 
 const GROUP: &str = "waybill.dev";
 const FILE: &str = "../../deploy/gate/crd.yaml";
@@ -16,7 +16,7 @@ const HEAD: &str = "# Written from the schema of our own API server; do not edit
     WAYBILL_WRITE_CRD=1 cargo test -p waybill-apiserver crd\n";
 
 fn definition() -> Value {
-    let definitions = define(&KINDS);
+    let definitions = define(kinds::all());
     let served = &definitions["io.k8s.api.storage.v1.ProviderClass"];
     let mut schema = served.clone();
     // A structural schema refers to nothing, and says of metadata only that it is an object.

@@ -122,6 +122,37 @@ impl KindSchema {
         self.judge(Walked { findings, ..walked }, validation)
     }
 
+    /// Reads a configuration to be applied, in YAML or JSON: as it is written, since who applies a field
+    /// manages it. That it has the shape of this kind is checked; fields that the kind has not are for
+    /// the merge to refuse, whatever `validation` says.
+    pub(crate) fn decode_config(
+        &self,
+        body: &[u8],
+        validation: FieldValidation,
+    ) -> Result<Decoded, DecodeError> {
+        let any = Compiled::any();
+        let mut source = Deserializer::from_slice(body);
+        let read = walked(&any, &mut source);
+        let read =
+            read.and_then(|read| source.end().map_err(DecodeError::Malformed).map(|()| read));
+        let walked = match read {
+            // Most clients send JSON, which the reader of YAML is slower with.
+            Err(DecodeError::Malformed(_)) => walk_yaml(&any, body)
+                .map_err(|(fault, error)| explain(fault, DecodeError::Yaml(error)))?,
+            read => read?,
+        };
+        self.check(walked.value.clone(), FieldValidation::Ignore)?;
+        match validation {
+            FieldValidation::Strict if !walked.findings.is_empty() => {
+                Err(DecodeError::Strict(walked.findings))
+            }
+            FieldValidation::Ignore => Ok(Decoded { object: walked.value, warnings: Vec::new() }),
+            FieldValidation::Warn | FieldValidation::Strict => {
+                Ok(Decoded { object: walked.value, warnings: walked.findings })
+            }
+        }
+    }
+
     /// The message of the 400 that answers a request with such a document.
     pub(crate) fn refusal(&self, error: &DecodeError) -> String {
         let Self { kind, version, .. } = self;

@@ -20,7 +20,8 @@ pub(super) const OPAQUE: &[&str] = &[
     "io.k8s.apimachinery.pkg.runtime.RawExtension",
 ];
 
-const OBJECT_META: &str = "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+pub(super) const OBJECT_META: &str =
+    "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const GROUP_VERSION_KIND: &str = "x-kubernetes-group-version-kind";
 
 /// Named schemas, by name.

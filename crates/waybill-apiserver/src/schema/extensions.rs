@@ -71,7 +71,7 @@ pub(super) trait StorageVersion {
 }
 
 /// `storage.k8s.io/v1`.
-pub(super) struct V1;
+pub(crate) struct V1;
 
 impl StorageVersion for V1 {
     const NAME: &'static str = "v1";
@@ -79,7 +79,7 @@ impl StorageVersion for V1 {
 }
 
 /// `storage.k8s.io/v1alpha1`, the alias (OP-31).
-pub(super) struct V1Alpha1;
+pub(crate) struct V1Alpha1;
 
 impl StorageVersion for V1Alpha1 {
     const NAME: &'static str = "v1alpha1";
@@ -87,7 +87,7 @@ impl StorageVersion for V1Alpha1 {
 }
 
 /// `ProviderClass` (CSI-15).
-pub(super) struct ProviderClass<V>(PhantomData<V>);
+pub(crate) struct ProviderClass<V>(PhantomData<V>);
 
 impl<V: StorageVersion> Resource for ProviderClass<V> {
     const API_VERSION: &'static str = V::API_VERSION;

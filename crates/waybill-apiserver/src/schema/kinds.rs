@@ -1,87 +1,42 @@
-//! The kinds that the server knows, one line each.
+//! The kinds that the server knows: those of its resources, and a few more.
 
 use std::sync::OnceLock;
 
 use k8s_openapi::{
     ListableResource, Resource,
-    api::{
-        authentication::v1::{SelfSubjectReview, TokenRequest, TokenReview},
-        authorization::v1::{
-            LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview,
-            SubjectAccessReview,
-        },
-        coordination::v1::Lease,
-        core::v1::{
-            Binding, ConfigMap, Event as CoreEvent, Namespace, Node, Pod, PodTemplate, Secret,
-            ServiceAccount,
-        },
-        events::v1::Event,
-        policy::v1::Eviction,
-        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
-        storage::v1::{CSIDriver, CSINode},
-    },
+    api::{authentication::v1::TokenRequest, core::v1::Binding, policy::v1::Eviction},
     apimachinery::pkg::apis::meta::v1::{DeleteOptions, Status},
 };
 use schemars::{JsonSchema, SchemaGenerator};
 
 use super::{
     KindSchema, Versions,
-    extensions::{ListOf, PodExecOptions, ProviderClass, V1, V1Alpha1},
+    extensions::{ListOf, PodExecOptions},
 };
+use crate::registry::RESOURCES;
 
-/// Every kind, each list next to its item.
-pub(super) static KINDS: [KindSchema; 48] = [
-    item::<Namespace>(),
-    list::<Namespace>(),
-    item::<Node>(),
-    list::<Node>(),
-    item::<Pod>(),
-    list::<Pod>(),
-    item::<PodTemplate>(),
-    list::<PodTemplate>(),
-    item::<ConfigMap>(),
-    list::<ConfigMap>(),
-    item::<Secret>(),
-    list::<Secret>(),
-    item::<ServiceAccount>(),
-    list::<ServiceAccount>(),
-    item::<CoreEvent>(),
-    list::<CoreEvent>(),
+/// The kinds that are no resource's own: what is sent to subresources, and what is answered.
+pub(super) static OTHERS: [KindSchema; 6] = [
     item::<Binding>(),
     named::<PodExecOptions>("", "v1", "PodExecOptions", Versions::Own),
-    item::<Event>(),
-    list::<Event>(),
-    item::<Lease>(),
-    list::<Lease>(),
-    item::<Role>(),
-    list::<Role>(),
-    item::<RoleBinding>(),
-    list::<RoleBinding>(),
-    item::<ClusterRole>(),
-    list::<ClusterRole>(),
-    item::<ClusterRoleBinding>(),
-    list::<ClusterRoleBinding>(),
-    item::<TokenReview>(),
     item::<TokenRequest>(),
-    item::<SelfSubjectReview>(),
-    item::<SubjectAccessReview>(),
-    item::<LocalSubjectAccessReview>(),
-    item::<SelfSubjectAccessReview>(),
-    item::<SelfSubjectRulesReview>(),
     item::<Eviction>(),
-    item::<CSIDriver>(),
-    list::<CSIDriver>(),
-    item::<CSINode>(),
-    list::<CSINode>(),
-    item::<ProviderClass<V1>>(),
-    list::<ProviderClass<V1>>(),
-    item::<ProviderClass<V1Alpha1>>(),
-    list::<ProviderClass<V1Alpha1>>(),
     named::<Status>("", "v1", "Status", Versions::Every),
     named::<DeleteOptions>("", "v1", "DeleteOptions", Versions::Every),
 ];
 
-const fn item<T: Resource + JsonSchema>() -> KindSchema {
+/// Every kind, each list next to its item.
+pub(super) fn all() -> impl Iterator<Item = &'static KindSchema> {
+    RESOURCES.iter().flat_map(|resource| resource.schemas).chain(&OTHERS)
+}
+
+/// The kind of a resource, and that of its lists.
+pub(crate) const fn of<T: ListableResource + JsonSchema>() -> [KindSchema; 2] {
+    [item::<T>(), list::<T>()]
+}
+
+/// A kind that is never listed.
+pub(crate) const fn item<T: Resource + JsonSchema>() -> KindSchema {
     named::<T>(T::GROUP, T::VERSION, T::KIND, Versions::Own)
 }
 
@@ -103,6 +58,7 @@ const fn named<T: JsonSchema>(
         name: T::schema_name,
         define: define::<T>,
         compiled: OnceLock::new(),
+        merge: OnceLock::new(),
     }
 }
 

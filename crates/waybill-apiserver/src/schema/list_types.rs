@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::definitions::Definitions;
+use super::definitions::{Definitions, OBJECT_META};
 
 /// Adds the extensions to every listed field that `definitions` has.
 pub(super) fn annotate(definitions: &mut Definitions) {
@@ -26,6 +26,37 @@ pub(super) fn annotate(definitions: &mut Definitions) {
         if let Some(Value::Object(definition)) = definitions.get_mut(*name) {
             definition.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
         }
+    }
+    for (definition, name) in ATOMIC_MAPS {
+        insert(definitions, definition, name, "x-kubernetes-map-type", "atomic".into());
+    }
+    for (definition, name, value) in KEY_DEFAULTS {
+        insert(definitions, definition, name, "default", (*value).into());
+    }
+    for (definition, names) in BY_VALUE {
+        for name in *names {
+            insert(definitions, definition, name, "default", json!({}));
+        }
+    }
+    for definition in definitions.values_mut() {
+        let Some(Value::Object(properties)) = definition.get_mut("properties") else { continue };
+        let metadata = properties.get("metadata").and_then(|metadata| metadata.get("$ref"));
+        if metadata.is_none_or(|reference| reference != OBJECT_META) {
+            continue;
+        }
+        for name in PARTS {
+            if let Some(Value::Object(part)) = properties.get_mut(name) {
+                part.insert("default".to_owned(), json!({}));
+            }
+        }
+    }
+}
+
+/// Says `key: value` of the field `name` of `definition`, if there is such a field.
+fn insert(definitions: &mut Definitions, definition: &str, name: &str, key: &str, value: Value) {
+    let properties = definitions.get_mut(definition).and_then(|found| found.get_mut("properties"));
+    if let Some(Value::Object(field)) = properties.and_then(|found| found.get_mut(name)) {
+        field.insert(key.to_owned(), value);
     }
 }
 
@@ -77,6 +108,11 @@ impl Merge {
 
 /// Objects that server-side apply replaces as a whole.
 const ATOMIC_OBJECTS: &[&str] = &[
+    "io.k8s.api.admissionregistration.v1.MatchResources",
+    "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations",
+    "io.k8s.api.admissionregistration.v1.ParamKind",
+    "io.k8s.api.admissionregistration.v1.ParamRef",
+    "io.k8s.api.admissionregistration.v1.Variable",
     "io.k8s.api.core.v1.ConfigMapKeySelector",
     "io.k8s.api.core.v1.FileKeySelector",
     "io.k8s.api.core.v1.LocalObjectReference",
@@ -93,8 +129,48 @@ const ATOMIC_OBJECTS: &[&str] = &[
     "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference",
 ];
 
+/// Maps that server-side apply replaces as a whole.
+const ATOMIC_MAPS: &[(&str, &str)] = &[
+    ("io.k8s.api.core.v1.PodSpec", "nodeSelector"),
+    ("io.k8s.api.core.v1.ServiceSpec", "selector"),
+    ("io.k8s.api.node.v1.Scheduling", "nodeSelector"),
+];
+
+/// What the keys of lists are where an element does not say them.
+const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
+    ("io.k8s.api.core.v1.ContainerPort", "protocol", "TCP"),
+    ("io.k8s.api.core.v1.ServicePort", "protocol", "TCP"),
+];
+
+/// Objects that upstream's types hold by value, besides the parts of every object: they are there with what
+/// holds them, so whoever writes into one does not add it.
+const BY_VALUE: &[(&str, &[&str])] = &[
+    ("io.k8s.api.admissionregistration.v1.MutatingWebhook", &["clientConfig"]),
+    ("io.k8s.api.admissionregistration.v1.ValidatingWebhook", &["clientConfig"]),
+    ("io.k8s.api.core.v1.Container", &["resources"]),
+    ("io.k8s.api.core.v1.EphemeralContainer", &["resources"]),
+    ("io.k8s.api.core.v1.Event", &["involvedObject", "source"]),
+    ("io.k8s.api.core.v1.NodeDaemonEndpoints", &["kubeletEndpoint"]),
+    ("io.k8s.api.core.v1.NodeStatus", &["daemonEndpoints", "nodeInfo"]),
+    ("io.k8s.api.core.v1.PersistentVolumeClaimSpec", &["resources"]),
+    ("io.k8s.api.core.v1.PodTemplate", &["template"]),
+    ("io.k8s.api.core.v1.ServiceStatus", &["loadBalancer"]),
+    ("io.k8s.api.events.v1.Event", &["deprecatedSource", "regarding"]),
+    ("io.k8s.api.rbac.v1.ClusterRoleBinding", &["roleRef"]),
+    ("io.k8s.api.rbac.v1.RoleBinding", &["roleRef"]),
+];
+
+/// The parts of an object that it holds by value.
+const PARTS: [&str; 3] = ["metadata", "spec", "status"];
+
 const BY_NAME: Merge = Merge::By(&["name"]);
 const BY_TYPE: Merge = Merge::By(&["type"]);
+
+const WEBHOOK: &[(&str, Merge)] = &[
+    ("admissionReviewVersions", Merge::Atomic),
+    ("matchConditions", BY_NAME),
+    ("rules", Merge::Atomic),
+];
 
 const CONTAINER: &[(&str, Merge)] = &[
     ("args", Merge::Atomic),
@@ -110,6 +186,54 @@ const CONTAINER: &[(&str, Merge)] = &[
 
 /// The fields, by definition.
 const FIELDS: &[(&str, &[(&str, Merge)])] = &[
+    (
+        "io.k8s.api.certificates.v1.CertificateSigningRequestSpec",
+        &[("groups", Merge::Atomic), ("usages", Merge::Atomic)],
+    ),
+    (
+        "io.k8s.api.certificates.v1.CertificateSigningRequestStatus",
+        &[("conditions", Merge::ByReplaced(&["type"]))],
+    ),
+    (
+        "io.k8s.api.core.v1.ServiceSpec",
+        &[
+            ("clusterIPs", Merge::Atomic),
+            ("externalIPs", Merge::Atomic),
+            ("ipFamilies", Merge::Atomic),
+            ("loadBalancerSourceRanges", Merge::Atomic),
+            ("ports", Merge::By(&["port", "protocol"])),
+        ],
+    ),
+    ("io.k8s.api.core.v1.ServiceStatus", &[("conditions", BY_TYPE)]),
+    ("io.k8s.api.core.v1.Endpoints", &[("subsets", Merge::Atomic)]),
+    (
+        "io.k8s.api.discovery.v1.EndpointSlice",
+        &[("endpoints", Merge::Atomic), ("ports", Merge::Atomic)],
+    ),
+    ("io.k8s.api.admissionregistration.v1.MutatingWebhook", WEBHOOK),
+    ("io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration", &[("webhooks", BY_NAME)]),
+    (
+        "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec",
+        &[("validationActions", Merge::SetReplaced)],
+    ),
+    (
+        "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicySpec",
+        &[
+            ("auditAnnotations", Merge::Atomic),
+            ("matchConditions", BY_NAME),
+            ("validations", Merge::Atomic),
+            ("variables", BY_NAME),
+        ],
+    ),
+    (
+        "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyStatus",
+        &[("conditions", Merge::ByReplaced(&["type"]))],
+    ),
+    ("io.k8s.api.admissionregistration.v1.ValidatingWebhook", WEBHOOK),
+    (
+        "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration",
+        &[("webhooks", BY_NAME)],
+    ),
     ("io.k8s.api.core.v1.Container", CONTAINER),
     ("io.k8s.api.core.v1.EphemeralContainer", CONTAINER),
     (
@@ -201,13 +325,13 @@ const FIELDS: &[(&str, &[(&str, Merge)])] = &[
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{definitions::define, kinds::KINDS},
+        super::{definitions::define, kinds},
         *,
     };
 
     #[test]
     fn every_listed_field_exists() {
-        let definitions = define(&KINDS);
+        let definitions = define(kinds::all());
         for (definition, fields) in FIELDS {
             for (name, _) in *fields {
                 let field = &definitions[*definition]["properties"][*name];
@@ -216,6 +340,16 @@ mod tests {
         }
         for name in ATOMIC_OBJECTS {
             assert!(definitions.contains_key(*name), "{name}");
+        }
+        for (definition, name) in ATOMIC_MAPS {
+            assert_eq!(definitions[*definition]["properties"][*name]["type"], "object", "{name}");
+        }
+        for (definition, name, value) in KEY_DEFAULTS {
+            assert_eq!(definitions[*definition]["properties"][*name]["default"], *value, "{name}");
+        }
+        for (definition, names) in BY_VALUE {
+            let properties = &definitions[*definition]["properties"];
+            assert_eq!(properties[names[0]]["default"], json!({}), "{definition}");
         }
     }
 }

@@ -10,13 +10,14 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::field::{FieldSelector, FieldSelectorError};
+use crate::registry::Resource;
 
 /// Refuses a selector that names a field which `resource` does not offer.
 pub(crate) fn check_fields(
-    resource: &str,
+    resource: &'static Resource,
     selector: &FieldSelector,
 ) -> Result<(), FieldSelectorError> {
-    let own = own_fields(resource);
+    let own = resource.fields;
     for requirement in selector.requirements() {
         let field = requirement.field.as_str();
         if source_of(resource, field).is_none() {
@@ -30,12 +31,20 @@ pub(crate) fn check_fields(
 }
 
 /// Whether `object`, one of `resource`, has what `selector` asks for.
-pub(crate) fn matches_object(resource: &str, selector: &FieldSelector, object: &Value) -> bool {
+pub(crate) fn matches_object(
+    resource: &'static Resource,
+    selector: &FieldSelector,
+    object: &Value,
+) -> bool {
     selector.matches(|field| field_of(resource, object, field))
 }
 
 /// The value of `field` in `object`, or nothing if `resource` does not offer the field.
-pub(crate) fn field_of<'a>(resource: &str, object: &'a Value, field: &str) -> Option<Cow<'a, str>> {
+pub(crate) fn field_of<'a>(
+    resource: &'static Resource,
+    object: &'a Value,
+    field: &str,
+) -> Option<Cow<'a, str>> {
     source_of(resource, field).map(|source| source.read(object))
 }
 
@@ -52,8 +61,8 @@ pub(crate) struct SelectableFields {
 
 impl SelectableFields {
     /// Reads them from `object`, one of `resource`.
-    pub(crate) fn read(resource: &str, object: &Value) -> Self {
-        let rows = own_fields(resource);
+    pub(crate) fn read(resource: &'static Resource, object: &Value) -> Self {
+        let rows = resource.fields;
         let mut text = String::new();
         let ends = rows.iter().map(|(field, source)| {
             if !field.starts_with("metadata.") {
@@ -77,7 +86,7 @@ impl SelectableFields {
 
 /// Where the value of a field comes from.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+pub(crate) enum Source {
     /// A text, or the first of several that is not empty.
     Text(&'static [&'static str]),
     /// A flag; absent means `false`.
@@ -106,12 +115,15 @@ impl Source {
     }
 }
 
-type Row = (&'static str, Source);
+/// A field, as a client names it, and where its value comes from.
+pub(crate) type SelectableField = (&'static str, Source);
 
-const NAME: Row = ("metadata.name", Source::Text(&["/metadata/name"]));
-const NAMESPACE: Row = ("metadata.namespace", Source::Text(&["/metadata/namespace"]));
+type Row = SelectableField;
 
-const PODS: &[Row] = &[
+pub(crate) const NAME: Row = ("metadata.name", Source::Text(&["/metadata/name"]));
+pub(crate) const NAMESPACE: Row = ("metadata.namespace", Source::Text(&["/metadata/namespace"]));
+
+pub(crate) const PODS: &[Row] = &[
     NAME,
     NAMESPACE,
     // The first name of `spec.nodeName`, which upstream still reads.
@@ -128,7 +140,7 @@ const PODS: &[Row] = &[
 ];
 
 /// Both groups store one kind of event, so each field has up to two names and two places.
-const EVENTS: &[Row] = &[
+pub(crate) const EVENTS: &[Row] = &[
     NAME,
     NAMESPACE,
     ("involvedObject.apiVersion", REGARDING_API_VERSION),
@@ -173,24 +185,17 @@ const REGARDING_RESOURCE_VERSION: Source =
 const REGARDING_UID: Source = Source::Text(&["/involvedObject/uid", "/regarding/uid"]);
 const REPORTER: Source = Source::Text(&["/reportingComponent", "/reportingController"]);
 
-const NODES: &[Row] = &[NAME, ("spec.unschedulable", Source::Flag("/spec/unschedulable"))];
-const NAMESPACES: &[Row] = &[NAME, ("status.phase", Source::Text(&["/status/phase"]))];
-const SECRETS: &[Row] = &[NAME, NAMESPACE, ("type", Source::Text(&["/type"]))];
+pub(crate) const NODES: &[Row] =
+    &[NAME, ("spec.unschedulable", Source::Flag("/spec/unschedulable"))];
+pub(crate) const NAMESPACES: &[Row] = &[NAME, ("status.phase", Source::Text(&["/status/phase"]))];
+pub(crate) const SECRETS: &[Row] = &[NAME, NAMESPACE, ("type", Source::Text(&["/type"]))];
 const COMMON: &[Row] = &[NAME, NAMESPACE];
 
-fn own_fields(resource: &str) -> &'static [Row] {
-    match resource {
-        "events" => EVENTS,
-        "namespaces" => NAMESPACES,
-        "nodes" => NODES,
-        "pods" => PODS,
-        "secrets" => SECRETS,
-        _ => &[],
-    }
-}
+/// A resource without fields of its own.
+pub(crate) const NONE: &[Row] = &[];
 
-fn source_of(resource: &str, field: &str) -> Option<Source> {
-    let rows = match own_fields(resource) {
+fn source_of(resource: &'static Resource, field: &str) -> Option<Source> {
+    let rows = match resource.fields {
         [] => COMMON,
         own => own,
     };
@@ -202,9 +207,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::registry::named;
 
     #[track_caller]
     fn check(resource: &str, object: &Value, text: &str, expected: bool) {
+        let resource = named(resource);
         let selector = FieldSelector::parse(text).unwrap();
         check_fields(resource, &selector).unwrap();
         assert_eq!(matches_object(resource, &selector, object), expected, "{text:?}");
@@ -212,6 +219,7 @@ mod tests {
 
     #[track_caller]
     fn refused(resource: &str, text: &str, message: &str) {
+        let resource = named(resource);
         let selector = FieldSelector::parse(text).unwrap();
         assert_eq!(check_fields(resource, &selector).unwrap_err().to_string(), message);
     }
@@ -240,12 +248,12 @@ mod tests {
             "spec": {"nodeName": "n1", "hostNetwork": true, "schedulerName": "s\u{0}x"},
             "status": {"podIPs": [{"ip": "10.0.0.7"}]},
         });
-        let fields = SelectableFields::read("pods", &pod);
+        let fields = SelectableFields::read(named("pods"), &pod);
         for (name, _) in PODS.iter().filter(|(name, _)| !name.starts_with("metadata.")) {
-            assert_eq!(fields.get(name), field_of("pods", &pod, name).as_deref(), "{name}");
+            assert_eq!(fields.get(name), field_of(named("pods"), &pod, name).as_deref(), "{name}");
         }
         assert_eq!(fields.get("spec.image"), None);
-        assert_eq!(SelectableFields::read("leases", &pod).get("spec.nodeName"), None);
+        assert_eq!(SelectableFields::read(named("leases"), &pod).get("spec.nodeName"), None);
     }
 
     #[test]

@@ -43,6 +43,11 @@ pub struct EtcdFiles {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
+/// Where the embedded store lives.
+pub(super) fn embedded_dir(state_dir: &Path) -> PathBuf {
+    state_dir.join("store")
+}
+
 /// Opens the store that `config` names, which may live in `state_dir`.
 pub(super) async fn open(
     config: &StoreConfig,
@@ -50,7 +55,7 @@ pub(super) async fn open(
 ) -> Result<Arc<dyn Store>, ServerError> {
     match config {
         StoreConfig::Embedded => {
-            let path = state_dir.join("store");
+            let path = embedded_dir(state_dir);
             // Right here: nobody is served yet, and a machine without threads to spare makes tokio's pool panic.
             let opened = Embedded::open(&path, Settings::default());
             Ok(Arc::new(opened.map_err(during("opening the store"))?))

@@ -1,15 +1,24 @@
 //! The whole server, over its own TLS.
 
+mod admission;
+mod apply;
+mod audit;
 mod bad_input;
 mod bodies;
 mod certificates;
+mod classes;
 mod client;
 mod csi_objects;
+mod deadlines;
+mod encryption;
 mod exec_env;
+mod forms;
 mod limits;
 mod login;
+mod namespaces;
 mod node_credentials;
 mod options;
+mod policies;
 mod provider_classes;
 mod rights;
 mod scheduling;
@@ -19,6 +28,7 @@ mod updates;
 mod verbs;
 mod versions;
 mod watches;
+mod webhooks;
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -29,9 +39,10 @@ use waybill_api::{
 };
 
 use super::{
-    AnonymousAccess, AuditFailure, AuditRotation, Config, RequestLimits, Server, StoreConfig,
+    AnonymousAccess, AuditFailure, AuditRotation, Config, Encryption, RequestLimits, Server,
+    StoreConfig,
 };
-use crate::proxy::address::NodeAddressType;
+use crate::{admission::DynamicAdmission, proxy::address::NodeAddressType};
 
 /// `admin` may do everything, `alice` nothing.
 const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nalice-token,alice,2,\"devs\"\n";
@@ -84,7 +95,19 @@ impl TestServer {
     }
 
     async fn start_as(dir: TempDir, config: Config) -> Self {
-        let server = Server::start(config).await.unwrap();
+        Self::of(dir, Server::start(config).await.unwrap())
+    }
+
+    /// Starts a server whose admission asks `rules`, too.
+    async fn start_gated(rules: Arc<dyn DynamicAdmission>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("tokens.csv"), TOKENS).unwrap();
+        fs::write(dir.path().join("policy.yaml"), RECORD_ALL).unwrap();
+        let server = Server::start_with(config(dir.path()), Some(rules)).await.unwrap();
+        Self::of(dir, server)
+    }
+
+    fn of(dir: TempDir, server: Server) -> Self {
         let tls = client::trusting(server.ca_certificate());
         Self { dir, server, tls, certificate: None }
     }
@@ -110,10 +133,12 @@ fn config(dir: &Path) -> Config {
         strict_audit: false,
         audit_failure: AuditFailure::default(),
         audit_rotation: AuditRotation::default(),
+        audit_webhook: None,
         anonymous: AnonymousAccess::default(),
         service_account_keys: Vec::new(),
         node_address_types: NodeAddressType::USUAL.to_vec(),
         limits: RequestLimits::default(),
+        encryption: Encryption::default(),
         login_lifetime: Duration::from_secs(600),
     }
 }

@@ -21,8 +21,13 @@ mod full_disk;
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use futures_util::{
@@ -41,12 +46,18 @@ use self::{
     writer::{Job, Outcome, Rhythm, Writer},
 };
 use super::{
-    Change, Event, Snapshot, Store, StoreError, Stored, WatchError, Write, WriteError,
+    Change, Event, Expected, Snapshot, Store, StoreError, WatchError, Write, WriteError,
     history::{History, Limits},
 };
 
 /// How many writes may wait for a commit; the others wait for their place.
 const WAITING: usize = 1024;
+
+/// How long who asked for a snapshot waits for it; it is taken when it can be.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks at whether it is there.
+const SNAPSHOT_POLL: Duration = Duration::from_millis(20);
 
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +93,7 @@ impl Embedded {
             history: Arc::new(history),
             trouble: Mutex::default(),
             failing: Gauge::default(),
+            wants_snapshot: AtomicBool::new(false),
         });
         let (sender, jobs) = mpsc::channel();
         let writer = Writer {
@@ -97,6 +109,7 @@ impl Embedded {
             waits_for_room: false,
             rhythm: Rhythm::default(),
             snapshot: None,
+            snapshot_is_wanted: false,
         };
         let thread = thread::Builder::new().name("store-writer".into()).spawn(|| writer.run());
         let thread = thread.map_err(directory::failed("starting a thread for", path))?;
@@ -116,10 +129,30 @@ impl Embedded {
         writer.send(Job { write, reply, _permit: permit }).map_err(|_| StoreError::Stopped)?;
         outcome.await.unwrap_or(Err(StoreError::Stopped.into()))
     }
+
+    /// Has a snapshot taken that begins after now, and waits until it is the oldest file.
+    async fn replace_files(&self) -> Result<(), StoreError> {
+        self.shared.wants_snapshot.store(true, Ordering::Relaxed);
+        let given_up = tokio::time::Instant::now() + SNAPSHOT_PATIENCE;
+        while tokio::time::Instant::now() < given_up {
+            // It changes nothing, and the writer looks around after it.
+            let nothing = Write { key: String::new(), expected: Expected::Absent, value: None };
+            match self.submit(nothing).await {
+                Ok(_) | Err(WriteError::Conflict(_)) => {}
+                Err(WriteError::Store(error)) => return Err(error),
+            }
+            if !self.shared.wants_snapshot.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            tokio::time::sleep(SNAPSHOT_POLL).await;
+        }
+        Err(StoreError::NotForgotten)
+    }
 }
 
 impl Store for Embedded {
-    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>, StoreError>> {
+    #[cfg(test)]
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<super::Stored>, StoreError>> {
         let found = self.shared.read().object(key).map(|object| object.stored(key));
         ready(Ok(found)).boxed()
     }
@@ -143,6 +176,10 @@ impl Store for Embedded {
     fn compact(&self, before: ResourceVersion) -> BoxFuture<'_, Result<(), StoreError>> {
         self.shared.history.compact(before);
         ready(Ok(())).boxed()
+    }
+
+    fn forget_overwritten(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.replace_files().boxed()
     }
 
     fn trouble(&self) -> BoxFuture<'_, Option<String>> {
@@ -180,6 +217,8 @@ struct Shared {
     trouble: Mutex<Option<String>>,
     /// Whether there is trouble, as a metric.
     failing: Gauge,
+    /// Somebody waits for a snapshot that begins from now on.
+    wants_snapshot: AtomicBool,
 }
 
 impl Shared {
@@ -222,7 +261,7 @@ mod tests {
     use futures_util::future::join_all;
 
     use super::{directory::Kind, *};
-    use crate::store::{Expected, contract};
+    use crate::store::{contract, sealed::tests::all_sealed};
 
     fn open(path: &Path) -> Result<Embedded, StoreError> {
         Embedded::open(path, Settings::default())
@@ -239,6 +278,16 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let store = open(directory.path()).unwrap();
             (Arc::new(store) as Arc<dyn Store>, directory)
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn keeps_the_contract_when_it_is_sealed() {
+        contract::check_all(async |_| {
+            let directory = tempfile::tempdir().unwrap();
+            let store = open(directory.path()).unwrap();
+            (all_sealed(Arc::new(store)), directory)
         })
         .await;
     }

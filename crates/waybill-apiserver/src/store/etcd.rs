@@ -220,6 +220,7 @@ impl Etcd {
 }
 
 impl Store for Etcd {
+    #[cfg(test)]
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>, StoreError>> {
         self.read(key).boxed()
     }
@@ -317,7 +318,7 @@ mod tests {
         server::{config, eventually},
         *,
     };
-    use crate::store::contract;
+    use crate::store::{contract, sealed::tests::all_sealed};
 
     fn create(key: &str) -> Write {
         let value = Some(Bytes::from_static(b"x"));
@@ -330,6 +331,16 @@ mod tests {
         contract::check_all(async |name| {
             let open = async || Etcd::open(config(&server, &format!("/test/{name}"))).await;
             (Arc::new(eventually(open).await) as Arc<dyn Store>, ())
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn keeps_the_contract_when_it_is_sealed() {
+        let Some(server) = EtcdServer::start() else { return };
+        contract::check_all(async |name| {
+            let open = async || Etcd::open(config(&server, &format!("/sealed/{name}"))).await;
+            (all_sealed(Arc::new(eventually(open).await)), ())
         })
         .await;
     }

@@ -1,4 +1,4 @@
-//! The cells of each resource; the larger ones have files of their own.
+//! The cells of objects; the larger ones have files of their own.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -6,39 +6,44 @@ use waybill_core::provider::ALLOWED_NAMESPACES;
 
 use super::{
     age::since,
-    event, node, pod,
     read::{flag, joined, list, map, text, text_or, time},
 };
+pub(crate) use super::{
+    event::cells as event,
+    node::cells as node,
+    pod::{cells as pod, row_conditions as pod_conditions},
+};
 
-/// The cells of `object`, one for each of the columns of `resource`.
-pub(crate) fn row(resource: &str, object: &Value, now: Timestamp) -> Vec<Value> {
-    match resource {
-        "clusterrolebindings" | "rolebindings" => binding(object, now),
-        "clusterroles" | "roles" => vec![name(object), created_at(object)],
-        "configmaps" => vec![name(object), config_map_size(object), age(object, now)],
-        "csidrivers" => csi_driver(object, now),
-        "csinodes" => {
-            vec![name(object), list(object, "/spec/drivers").len().into(), age(object, now)]
-        }
-        "events" => event::cells(object, now),
-        "leases" => {
-            vec![name(object), text(object, "/spec/holderIdentity").into(), age(object, now)]
-        }
-        "namespaces" => vec![name(object), text(object, "/status/phase").into(), age(object, now)],
-        "nodes" => node::cells(object, now),
-        "pods" => pod::cells(object, now),
-        "podtemplates" => pod_template(object),
-        "providerclasses" => provider_class(object, now),
-        "secrets" => secret(object, now),
-        _ => vec![name(object), age(object, now)],
-    }
+/// The cells of an object that has nothing but a name.
+pub(crate) fn plain(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(object), age(object, now)]
 }
 
-pub(super) fn name(object: &Value) -> Value {
+pub(crate) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(object), config_map_size(object), age(object, now)]
+}
+
+pub(crate) fn csi_node(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(object), list(object, "/spec/drivers").len().into(), age(object, now)]
+}
+
+pub(crate) fn lease(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(object), text(object, "/spec/holderIdentity").into(), age(object, now)]
+}
+
+pub(crate) fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![name(object), text(object, "/status/phase").into(), age(object, now)]
+}
+
+pub(crate) fn role(object: &Value, _now: Timestamp) -> Vec<Value> {
+    vec![name(object), created_at(object)]
+}
+
+pub(crate) fn name(object: &Value) -> Value {
     text(object, "/metadata/name").into()
 }
 
-pub(super) fn age(object: &Value, now: Timestamp) -> Value {
+pub(crate) fn age(object: &Value, now: Timestamp) -> Value {
     since(time(object, "/metadata/creationTimestamp"), now).into()
 }
 
@@ -50,12 +55,12 @@ fn config_map_size(object: &Value) -> Value {
     (size(map(object, "/data")) + size(map(object, "/binaryData"))).into()
 }
 
-fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
     let entries = size(map(object, "/data"));
     vec![name(object), text(object, "/type").into(), entries.into(), age(object, now)]
 }
 
-fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
     let role = format!("{}/{}", text(object, "/roleRef/kind"), text(object, "/roleRef/name"));
     let subjects = |kind: &str| -> Value {
         let of_kind =
@@ -78,7 +83,7 @@ fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-fn pod_template(object: &Value) -> Vec<Value> {
+pub(crate) fn pod_template(object: &Value, _now: Timestamp) -> Vec<Value> {
     let containers = list(object, "/template/spec/containers");
     vec![
         name(object),
@@ -88,7 +93,7 @@ fn pod_template(object: &Value) -> Vec<Value> {
     ]
 }
 
-fn csi_driver(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn csi_driver(object: &Value, now: Timestamp) -> Vec<Value> {
     let attach_required =
         object.pointer("/spec/attachRequired").and_then(Value::as_bool).unwrap_or(true);
     let audiences = match object.pointer("/spec/tokenRequests") {
@@ -110,7 +115,7 @@ fn csi_driver(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-fn provider_class(object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn provider_class(object: &Value, now: Timestamp) -> Vec<Value> {
     // A class that names no namespaces serves them all.
     let namespaces = text_or(object, &format!("/spec/parameters/{ALLOWED_NAMESPACES}"), "*");
     vec![
@@ -141,18 +146,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::registry::named;
 
     #[track_caller]
     fn check(resource: &str, object: &Value, expected: &Value) {
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
         let mut object = object.clone();
         object["metadata"] = json!({"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"});
-        assert_eq!(&Value::from(row(resource, &object, now)), expected, "{resource}");
+        assert_eq!(
+            &Value::from((named(resource).table.cells)(&object, now)),
+            expected,
+            "{resource}"
+        );
     }
 
     #[test]
     fn small_kinds() {
-        check("unknown", &json!({}), &json!(["n", "60m"]));
         check("serviceaccounts", &json!({"secrets": [{}]}), &json!(["n", "60m"]));
         check("roles", &json!({}), &json!(["n", "2026-01-01T00:00:00Z"]));
         check(

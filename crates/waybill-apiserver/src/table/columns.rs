@@ -1,4 +1,4 @@
-//! The columns of each resource.
+//! Columns of tables.
 
 use serde_json::{Value, json};
 
@@ -16,15 +16,15 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    const fn new(name: &'static str, description: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str, description: &'static str) -> Self {
         Self { name, kind: "string", format: "", description, priority: 0 }
     }
 
-    const fn kind(self, kind: &'static str) -> Self {
+    pub(crate) const fn kind(self, kind: &'static str) -> Self {
         Self { kind, ..self }
     }
 
-    const fn wide(self) -> Self {
+    pub(crate) const fn wide(self) -> Self {
         Self { priority: 1, ..self }
     }
 
@@ -40,34 +40,14 @@ impl Column {
     }
 }
 
-/// The columns of `resource`, in their order.
-pub(crate) fn columns(resource: &str) -> &'static [Column] {
-    match resource {
-        "clusterrolebindings" | "rolebindings" => BINDINGS,
-        "clusterroles" | "roles" => ROLES,
-        "configmaps" => CONFIG_MAPS,
-        "csidrivers" => CSI_DRIVERS,
-        "csinodes" => CSI_NODES,
-        "events" => EVENTS,
-        "leases" => LEASES,
-        "namespaces" => NAMESPACES,
-        "nodes" => NODES,
-        "pods" => PODS,
-        "podtemplates" => POD_TEMPLATES,
-        "providerclasses" => PROVIDER_CLASSES,
-        "secrets" => SECRETS,
-        _ => DEFAULT,
-    }
-}
-
-const NAME: Column =
+pub(crate) const NAME: Column =
     Column { format: "name", ..Column::new("Name", "Name of the object, unique among its kind.") };
 
-const AGE: Column = Column::new("Age", "How long ago the object was created.");
+pub(crate) const AGE: Column = Column::new("Age", "How long ago the object was created.");
 
-const DEFAULT: &[Column] = &[NAME, AGE];
+pub(crate) const DEFAULT: &[Column] = &[NAME, AGE];
 
-const PODS: &[Column] = &[
+pub(crate) const PODS: &[Column] = &[
     NAME,
     Column::new("Ready", "How many of the pod's containers are ready."),
     Column::new("Status", "What the containers of this pod are doing, in a word."),
@@ -79,7 +59,7 @@ const PODS: &[Column] = &[
     Column::new("Readiness Gates", "How many of the pod's readiness gates are open.").wide(),
 ];
 
-const NODES: &[Column] = &[
+pub(crate) const NODES: &[Column] = &[
     NAME,
     Column::new("Status", "Whether the node is ready, and whether it takes pods."),
     Column::new("Roles", "The roles that the node's labels give it."),
@@ -92,18 +72,19 @@ const NODES: &[Column] = &[
     Column::new("Container-Runtime", "Container runtime and its version.").wide(),
 ];
 
-const NAMESPACES: &[Column] = &[NAME, Column::new("Status", "Phase of the namespace."), AGE];
+pub(crate) const NAMESPACES: &[Column] =
+    &[NAME, Column::new("Status", "Phase of the namespace."), AGE];
 
-const CONFIG_MAPS: &[Column] = &[NAME, Column::new("Data", "Number of entries."), AGE];
+pub(crate) const CONFIG_MAPS: &[Column] = &[NAME, Column::new("Data", "Number of entries."), AGE];
 
-const SECRETS: &[Column] = &[
+pub(crate) const SECRETS: &[Column] = &[
     NAME,
     Column::new("Type", "What the secret is for."),
     Column::new("Data", "Number of entries."),
     AGE,
 ];
 
-const EVENTS: &[Column] = &[
+pub(crate) const EVENTS: &[Column] = &[
     Column::new("Last Seen", "When the event happened last."),
     Column::new("Type", "Normal or Warning."),
     Column::new("Reason", "Why the event happened, in a word."),
@@ -116,12 +97,12 @@ const EVENTS: &[Column] = &[
     Column { priority: 1, ..NAME },
 ];
 
-const LEASES: &[Column] = &[NAME, Column::new("Holder", "Who holds the lease."), AGE];
+pub(crate) const LEASES: &[Column] = &[NAME, Column::new("Holder", "Who holds the lease."), AGE];
 
-const ROLES: &[Column] =
+pub(crate) const ROLES: &[Column] =
     &[NAME, Column::new("Created At", "When the object was created.").kind("date")];
 
-const BINDINGS: &[Column] = &[
+pub(crate) const BINDINGS: &[Column] = &[
     NAME,
     Column::new("Role", "The role that is granted."),
     AGE,
@@ -130,14 +111,14 @@ const BINDINGS: &[Column] = &[
     Column::new("ServiceAccounts", "Service accounts to whom it is granted.").wide(),
 ];
 
-const POD_TEMPLATES: &[Column] = &[
+pub(crate) const POD_TEMPLATES: &[Column] = &[
     NAME,
     Column::new("Containers", "Names of the containers."),
     Column::new("Images", "Images of the containers."),
     Column::new("Pod Labels", "Labels of the pods."),
 ];
 
-const CSI_DRIVERS: &[Column] = &[
+pub(crate) const CSI_DRIVERS: &[Column] = &[
     NAME,
     Column::new("AttachRequired", "Whether volumes are attached before they are mounted.")
         .kind("boolean"),
@@ -151,10 +132,10 @@ const CSI_DRIVERS: &[Column] = &[
     AGE,
 ];
 
-const CSI_NODES: &[Column] =
+pub(crate) const CSI_NODES: &[Column] =
     &[NAME, Column::new("Drivers", "Number of drivers on the node.").kind("integer"), AGE];
 
-const PROVIDER_CLASSES: &[Column] = &[
+pub(crate) const PROVIDER_CLASSES: &[Column] = &[
     NAME,
     Column::new("Driver", "The CSI driver that serves the class."),
     Column::new("Namespaces", "Namespaces whose pods may use the class."),

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The cells of `event`.
-pub(super) fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
     let seen = |pointers: &[&str]| pointers.iter().find_map(|at| time(event, at));
     let first = seen(&["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"]);
     let (last, count) = match event.get("series").filter(|series| series.is_object()) {

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The cells of `node`.
-pub(super) fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
     let info =
         |field: &str| text_or(node, &format!("/status/nodeInfo/{field}"), "<unknown>").into();
     vec![

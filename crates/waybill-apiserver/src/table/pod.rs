@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The cells of `pod`.
-pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     let summary = Summary::of(pod);
     let address = match text(pod, "/status/podIPs/0/ip") {
         "" => text_or(pod, "/status/podIP", "<none>"),
@@ -33,7 +33,7 @@ pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 /// The conditions of the row of a pod that has ended, by which clients filter.
-pub(super) fn row_conditions(pod: &Value) -> Option<Value> {
+pub(crate) fn row_conditions(pod: &Value) -> Option<Value> {
     let (reason, message) = match text(pod, "/status/phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),

@@ -3,33 +3,14 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::registry::{RESOURCES, named};
 
-const RESOURCES: [&str; 18] = [
-    "clusterrolebindings",
-    "clusterroles",
-    "configmaps",
-    "csidrivers",
-    "csinodes",
-    "events",
-    "leases",
-    "namespaces",
-    "nodes",
-    "others",
-    "pods",
-    "podtemplates",
-    "providerclasses",
-    "rolebindings",
-    "roles",
-    "secrets",
-    "serviceaccounts",
-    "tokenreviews",
-];
-
-fn maker(resource: &str) -> TableMaker<'_> {
+fn maker(resource: &'static Resource) -> TableMaker {
     TableMaker {
         resource,
         include: IncludeObject::Metadata,
         headers: Headers::Present,
+        meta: MetaVersion::V1,
         now: "2026-01-01T01:00:00Z".parse().unwrap(),
     }
 }
@@ -48,7 +29,7 @@ fn config_map() -> Value {
 
 #[test]
 fn a_list_becomes_a_table_with_its_metadata() {
-    let maker = maker("configmaps");
+    let maker = maker(named("configmaps"));
     let head = maker.head(&json!({"resourceVersion": "9"}));
     let table: Value =
         serde_json::from_str(&format!("{head}{}]}}", maker.row(&config_map()))).unwrap();
@@ -71,7 +52,7 @@ fn a_list_becomes_a_table_with_its_metadata() {
 
 #[test]
 fn an_object_becomes_a_table_with_its_version() {
-    let table = maker("configmaps").object(&config_map());
+    let table = maker(named("configmaps")).object(&config_map());
     assert_eq!(table["metadata"], json!({"resourceVersion": "7"}));
     assert_eq!(table["rows"].as_array().unwrap().len(), 1);
 }
@@ -79,7 +60,7 @@ fn an_object_becomes_a_table_with_its_version() {
 #[test]
 fn rows_carry_what_was_asked_for() {
     let row = |include| {
-        let maker = TableMaker { include, ..maker("configmaps") };
+        let maker = TableMaker { include, ..maker(named("configmaps")) };
         maker.object(&config_map())["rows"][0].clone()
     };
     assert_eq!(row(IncludeObject::Object)["object"], config_map());
@@ -93,14 +74,14 @@ fn rows_carry_what_was_asked_for() {
 
 #[test]
 fn later_events_need_no_headers() {
-    let table =
-        TableMaker { headers: Headers::Omitted, ..maker("pods") }.object(&json!({"metadata": {}}));
+    let table = TableMaker { headers: Headers::Omitted, ..maker(named("pods")) }
+        .object(&json!({"metadata": {}}));
     assert_eq!(table["columnDefinitions"], json!([]));
 }
 
 #[test]
 fn finished_pods_say_so_in_their_row() {
-    let table = maker("pods").object(&json!({"status": {"phase": "Failed"}}));
+    let table = maker(named("pods")).object(&json!({"status": {"phase": "Failed"}}));
     assert_eq!(table["rows"][0]["conditions"][0]["reason"], "Failed");
 }
 
@@ -108,8 +89,8 @@ fn finished_pods_say_so_in_their_row() {
 fn every_row_has_a_cell_per_column() {
     for resource in RESOURCES {
         for object in [json!(null), json!({}), json!({"metadata": {"name": "x"}})] {
-            let cells = row(resource, &object, maker(resource).now);
-            assert_eq!(cells.len(), columns(resource).len(), "{resource}");
+            let cells = (resource.table.cells)(&object, maker(resource).now);
+            assert_eq!(cells.len(), resource.table.columns.len(), "{resource:?}");
         }
     }
 }

@@ -12,11 +12,12 @@ use waybill_proto::cri::{
     ListContainersRequest, ListImagesRequest, ListPodSandboxRequest, PodSandbox, PodSandboxConfig,
     PodSandboxFilter, PodSandboxStatus, PodSandboxStatusRequest, PullImageRequest,
     RemoveContainerRequest, RemoveImageRequest, RemovePodSandboxRequest, ReopenContainerLogRequest,
-    RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
+    RunPodSandboxRequest, RuntimeHandlerFeatures, StartContainerRequest, StatusRequest,
+    StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
 };
 
-use super::{Runtime, image::FoundImage, labels};
-use crate::deadline;
+use super::{Runtime, image::FoundImage, labels, resources::ContainerLimits};
+use crate::{deadline, volume::Taken};
 
 type Result<T> = std::result::Result<T, Status>;
 
@@ -34,6 +35,23 @@ impl Runtime {
         let filter = PodSandboxFilter { label_selector: selector(uid), ..Default::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
         Ok(within(ASK, self.containers().list_pod_sandbox(request)).await?.items)
+    }
+
+    /// Whether pods of a handler can have users of their own.
+    pub(crate) async fn has_user_namespaces(&self, handler: &str) -> Result<bool> {
+        Ok(self.features(handler).await?.is_some_and(|features| features.user_namespaces))
+    }
+
+    /// Whether mounts of a handler can be read-only together with what is mounted below them.
+    pub(crate) async fn has_recursive_read_only(&self, handler: &str) -> Result<bool> {
+        let features = self.features(handler).await?;
+        Ok(features.is_some_and(|features| features.recursive_read_only_mounts))
+    }
+
+    async fn features(&self, handler: &str) -> Result<Option<RuntimeHandlerFeatures>> {
+        let request = StatusRequest { verbose: false };
+        let handlers = within(ASK, self.containers().status(request)).await?.runtime_handlers;
+        Ok(handlers.into_iter().find(|it| it.name == handler).and_then(|it| it.features))
     }
 
     /// Every container that runs, whoever told the runtime to.
@@ -115,8 +133,18 @@ impl Runtime {
         unless_gone(within(MAKE, self.containers().remove_container(request)).await).map(drop)
     }
 
-    /// What each container of a pod that runs has written beside its volumes, in bytes, by its name.
-    pub(crate) async fn writable_layers(&self, uid: &PodUid) -> Result<BTreeMap<String, u64>> {
+    /// Changes what a container that runs may use.
+    pub(crate) async fn resize(&self, id: &str, limits: ContainerLimits) -> Result<()> {
+        let request = UpdateContainerResourcesRequest {
+            container_id: id.to_owned(),
+            linux: Some(limits.request()),
+            ..UpdateContainerResourcesRequest::default()
+        };
+        within(MAKE, self.containers().update_container_resources(request)).await.map(drop)
+    }
+
+    /// What each container of a pod that runs has written beside its volumes, by its name.
+    pub(crate) async fn writable_layers(&self, uid: &PodUid) -> Result<BTreeMap<String, Taken>> {
         let label_selector = selector(Some(uid.as_str()));
         let filter = ContainerStatsFilter { label_selector, ..Default::default() };
         let request = ListContainerStatsRequest { filter: Some(filter) };
@@ -124,7 +152,9 @@ impl Runtime {
         let layers = answer.stats.into_iter().filter_map(|stats| {
             let mut attributes = stats.attributes?;
             let name = attributes.labels.remove(labels::CONTAINER_NAME)?;
-            Some((name, stats.writable_layer?.used_bytes?.value))
+            let layer = stats.writable_layer?;
+            let files = layer.inodes_used.map_or(0, |files| files.value);
+            Some((name, Taken { bytes: layer.used_bytes?.value, files }))
         });
         Ok(layers.collect())
     }

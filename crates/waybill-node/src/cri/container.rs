@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Container;
 use waybill_core::env::{merge::Environment, name_list};
 use waybill_proto::cri::{
     ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
-    Signal,
+    PodSandboxConfig, Signal, UserNamespace,
 };
 
 use super::{
@@ -34,6 +34,8 @@ pub(crate) struct Request<'a> {
     pub(crate) environment: &'a Environment,
     /// All mounts.
     pub(crate) mounts: Vec<Mount>,
+    /// What the container's sandbox was made of.
+    pub(crate) sandbox: &'a PodSandboxConfig,
     /// The id of the container whose processes this one wants to see.
     pub(crate) target: Option<&'a str>,
 }
@@ -43,12 +45,14 @@ pub(crate) fn config(
     request: Request<'_>,
     machine: &Machine,
 ) -> Result<ContainerConfig, ConfigError> {
-    let Request { pod, container, attempt, image, environment, mounts, target } = request;
+    let Request { pod, container, attempt, image, environment, mut mounts, sandbox, target } =
+        request;
     let spec = container.to_container();
     let linux = LinuxContainerConfig {
         resources: Some(resources::resources(pod, &spec, machine.memory)),
         security_context: Some(security::context(pod, &spec, image, target, machine)?),
     };
+    let linux = of_users(linux, &mut mounts, sandbox::users(sandbox));
     let words = Words::expand(
         container.name(),
         spec.command.as_deref().unwrap_or_default(),
@@ -81,6 +85,22 @@ pub(crate) fn config(
         stop_signal: stop_signal(&spec)?.into(),
         ..ContainerConfig::default()
     })
+}
+
+/// Gives a container the users of its pod, and shows it the files of its volumes under their ids, as kubelets do.
+fn of_users(
+    mut linux: LinuxContainerConfig,
+    mounts: &mut [Mount],
+    users: Option<&UserNamespace>,
+) -> LinuxContainerConfig {
+    let Some(users) = users else { return linux };
+    let context = linux.security_context.get_or_insert_default();
+    context.namespace_options.get_or_insert_default().userns_options = Some(users.clone());
+    for mount in mounts {
+        mount.uid_mappings.clone_from(&users.uids);
+        mount.gid_mappings.clone_from(&users.gids);
+    }
+    linux
 }
 
 fn variables(environment: &Environment) -> Vec<KeyValue> {
@@ -178,6 +198,7 @@ mod tests {
             image: &Image { id: "sha256:1".to_owned(), ..Image::default() },
             environment: &environment(),
             mounts: Vec::new(),
+            sandbox: &PodSandboxConfig::default(),
             target: None,
         };
         let machine = Machine {
@@ -224,6 +245,21 @@ mod tests {
             (image.image.as_str(), image.user_specified_image.as_str()),
             ("sha256:1", "i:1")
         );
+    }
+
+    #[test]
+    fn a_container_has_the_users_of_its_pod_and_so_have_its_volumes() {
+        let ids =
+            vec![waybill_proto::cri::IdMapping { host_id: 65536, container_id: 0, length: 65536 }];
+        let users = UserNamespace { mode: 0, uids: ids.clone(), gids: ids.clone() };
+        let mut mounts = [Mount::default(), Mount::default()];
+        let linux = of_users(LinuxContainerConfig::default(), &mut mounts, Some(&users));
+        let context = linux.security_context.unwrap();
+        assert_eq!(context.namespace_options.unwrap().userns_options, Some(users));
+        assert!(mounts.iter().all(|it| it.uid_mappings == ids && it.gid_mappings == ids));
+        let mut mounts = [Mount::default()];
+        of_users(LinuxContainerConfig::default(), &mut mounts, None);
+        assert!(mounts[0].uid_mappings.is_empty());
     }
 
     #[test]

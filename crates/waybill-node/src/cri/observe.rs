@@ -8,7 +8,7 @@ use tonic::Status;
 use waybill_core::id::PodUid;
 use waybill_proto::cri::{self, ContainerStatus, PodSandbox, PodSandboxState, PodSandboxStatus};
 
-use super::{Runtime, labels, termination, words};
+use super::{Runtime, labels, resources::ContainerLimits, termination, words};
 use crate::{
     directories::Directories,
     observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},
@@ -96,6 +96,7 @@ fn container(
         log_path: status.log_path.clone(),
         created: timestamp(status.created_at).unwrap_or_default(),
         state: state(&status, &message_file),
+        limits: status.resources.and_then(|all| Some(ContainerLimits::told(&all.linux?))),
         id: status.id,
     }
 }

@@ -35,22 +35,71 @@ impl Qos {
     }
 }
 
+/// What can be changed of a container that runs; nothing stands for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ContainerLimits {
+    pub(crate) cpu_shares: i64,
+    /// Microseconds of each period of [`cpu_period`].
+    pub(crate) cpu_quota: i64,
+    /// Bytes.
+    pub(crate) memory: i64,
+}
+
+impl ContainerLimits {
+    /// As the spec has them.
+    pub(crate) fn wanted(container: &Container) -> Self {
+        let cpu_limit = limit(container, "cpu").map_or(0, Quantity::milli_value);
+        let cpu = request(container, "cpu").map_or(cpu_limit, Quantity::milli_value);
+        Self {
+            cpu_shares: shares(cpu),
+            cpu_quota: if cpu_limit > 0 { quota(cpu_limit) } else { 0 },
+            memory: limit(container, "memory").map_or(0, Quantity::value),
+        }
+    }
+
+    /// As the runtime tells them.
+    pub(crate) fn told(resources: &LinuxContainerResources) -> Self {
+        let LinuxContainerResources { cpu_quota, cpu_period, cpu_shares, .. } = *resources;
+        let period = if cpu_period > 0 { cpu_period } else { PERIOD };
+        Self {
+            cpu_shares,
+            cpu_quota: cpu_quota.max(0).saturating_mul(PERIOD) / period,
+            memory: resources.memory_limit_in_bytes.max(0),
+        }
+    }
+
+    /// Whether the processors must be shared out otherwise. A limit that is no longer named stays.
+    pub(crate) fn differs_in_cpu(self, wanted: Self) -> bool {
+        self.cpu_shares != wanted.cpu_shares
+            || (wanted.cpu_quota > 0 && self.cpu_quota != wanted.cpu_quota)
+    }
+
+    pub(crate) fn differs_in_memory(self, wanted: Self) -> bool {
+        wanted.memory > 0 && self.memory != wanted.memory
+    }
+
+    /// What the runtime is asked for.
+    pub(crate) fn request(self) -> LinuxContainerResources {
+        LinuxContainerResources {
+            cpu_shares: self.cpu_shares,
+            cpu_period: if self.cpu_quota > 0 { PERIOD } else { 0 },
+            cpu_quota: self.cpu_quota,
+            memory_limit_in_bytes: self.memory,
+            ..LinuxContainerResources::default()
+        }
+    }
+}
+
 /// The limits of one container; `capacity` is the machine's memory in bytes.
 pub(super) fn resources(
     pod: &Pod,
     container: &Container,
     capacity: i64,
 ) -> LinuxContainerResources {
-    let cpu_limit = limit(container, "cpu").map_or(0, Quantity::milli_value);
-    let cpu = request(container, "cpu").map_or(cpu_limit, Quantity::milli_value);
     LinuxContainerResources {
-        cpu_shares: shares(cpu),
-        cpu_period: if cpu_limit > 0 { PERIOD } else { 0 },
-        cpu_quota: if cpu_limit > 0 { quota(cpu_limit) } else { 0 },
-        memory_limit_in_bytes: limit(container, "memory").map_or(0, Quantity::value),
         oom_score_adj: oom_score(pod, container, capacity),
         hugepage_limits: huge_pages(container),
-        ..LinuxContainerResources::default()
+        ..ContainerLimits::wanted(container).request()
     }
 }
 
@@ -116,18 +165,18 @@ pub(crate) fn cpu_requests(pod: &Pod) -> i64 {
     asked.saturating_add(overhead(pod, "cpu").map_or(0, Quantity::milli_value))
 }
 
-/// What a pod has asked for of the memory, in bytes.
-pub(crate) fn memory_requests(pod: &Pod) -> i64 {
+/// What a pod has asked for of `memory` or `ephemeral-storage`, in bytes.
+pub(crate) fn bytes_requested(pod: &Pod, name: &str) -> i64 {
     let whole = pod.spec().resources.as_ref().and_then(|whole| whole.requests.as_ref());
-    match whole.and_then(|list| quantity(list.get("memory"))) {
+    match whole.and_then(|list| quantity(list.get(name))) {
         Some(asked) => asked.value(),
-        None => total(pod, memory_request),
+        None => total(pod, |container| bytes_requested_by(container, name)),
     }
 }
 
 /// What one container has asked for of it.
-pub(crate) fn memory_request(container: &Container) -> i64 {
-    request(container, "memory").map_or(0, Quantity::value)
+pub(crate) fn bytes_requested_by(container: &Container, name: &str) -> i64 {
+    request(container, name).map_or(0, Quantity::value)
 }
 
 /// What a number of thousandths of a processor is in relation to others.

@@ -7,7 +7,7 @@ use waybill_core::id::PodUid;
 use waybill_proto::cri::{
     DnsConfig, Int64Value, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode,
     NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol, SecurityProfile,
-    SupplementalGroupsPolicy, security_profile::ProfileType,
+    SupplementalGroupsPolicy, UserNamespace, security_profile::ProfileType,
 };
 
 use super::{dns, labels, resources::Qos, security};
@@ -39,20 +39,18 @@ pub(crate) struct Machine {
 #[error("{0}")]
 pub(crate) struct ConfigError(pub(crate) String);
 
-/// The sandbox of `pod`; `machine_dns` is the machine's own resolver configuration.
+/// The sandbox of `pod`; `machine_dns` is the machine's own resolver configuration, `users` what the pod has instead of the machine's
+/// users.
 pub(crate) fn config(
     pod: &Pod,
     attempt: u32,
     machine: &Machine,
     machine_dns: &DnsConfig,
-) -> Result<PodSandboxConfig, ConfigError> {
+    users: Option<UserNamespace>,
+) -> PodSandboxConfig {
     let spec = pod.spec();
-    if spec.host_users == Some(false) {
-        let reason = "hostUsers: false is not supported on this node; leave it out";
-        return Err(ConfigError(reason.to_owned()));
-    }
     let host_network = spec.host_network == Some(true);
-    Ok(PodSandboxConfig {
+    PodSandboxConfig {
         metadata: Some(PodSandboxMetadata {
             name: pod.name().to_owned(),
             uid: pod.uid().to_string(),
@@ -77,12 +75,12 @@ pub(crate) fn config(
         annotations: annotations(pod, machine),
         linux: Some(LinuxPodSandboxConfig {
             cgroup_parent: cgroup_parent(&machine.cgroup_root, Qos::of(pod), pod.uid()),
-            security_context: Some(security_context(pod)),
+            security_context: Some(security_context(pod, users)),
             sysctls: sysctls(spec.security_context.as_ref()),
             ..LinuxPodSandboxConfig::default()
         }),
         windows: None,
-    })
+    }
 }
 
 /// What the pod calls itself.
@@ -122,7 +120,13 @@ pub(crate) fn cgroup_parent(root: &str, qos: Qos, uid: &PodUid) -> String {
     }
 }
 
-/// The namespaces of the pod, and those of one of its containers.
+/// What the pod of a sandbox has instead of the machine's users.
+pub(super) fn users(sandbox: &PodSandboxConfig) -> Option<&UserNamespace> {
+    let context = sandbox.linux.as_ref()?.security_context.as_ref()?;
+    context.namespace_options.as_ref()?.userns_options.as_ref()
+}
+
+/// The namespaces of the pod, and those of one of its containers, but for users.
 pub(super) fn namespaces(pod: &Pod) -> NamespaceOption {
     let spec = pod.spec();
     let node_or = |host: Option<bool>, other| {
@@ -180,11 +184,11 @@ fn port_mapping(port: &ContainerPort) -> PortMapping {
     }
 }
 
-fn security_context(pod: &Pod) -> LinuxSandboxSecurityContext {
+fn security_context(pod: &Pod, users: Option<UserNamespace>) -> LinuxSandboxSecurityContext {
     let context = pod.spec().security_context.clone().unwrap_or_default();
     let run_as_user = context.run_as_user.map(|value| Int64Value { value });
     LinuxSandboxSecurityContext {
-        namespace_options: Some(namespaces(pod)),
+        namespace_options: Some(NamespaceOption { userns_options: users, ..namespaces(pod) }),
         selinux_options: context.se_linux_options.as_ref().map(security::selinux),
         run_as_group: context
             .run_as_group
@@ -242,7 +246,7 @@ mod tests {
     }
 
     fn of(spec: Value) -> PodSandboxConfig {
-        config(&pod(spec), 2, &machine(), &DnsConfig::default()).unwrap()
+        config(&pod(spec), 2, &machine(), &DnsConfig::default(), None)
     }
 
     fn modes(spec: Value) -> [NamespaceMode; 3] {
@@ -272,7 +276,7 @@ mod tests {
         let spec = json!({ "containers": [{ "name": "a", "image": "i" }] });
         let object = json!({ "metadata": metadata, "spec": spec });
         let pod = Pod::from_value(object, PodOrigin::ApiServer).unwrap();
-        let config = config(&pod, 0, &machine(), &DnsConfig::default()).unwrap();
+        let config = config(&pod, 0, &machine(), &DnsConfig::default(), None);
         assert_eq!(config.annotations["kept"], "yes");
         assert!(!format!("{config:?}").contains("hunter2"));
     }
@@ -311,9 +315,11 @@ mod tests {
     }
 
     #[test]
-    fn a_user_namespace_is_refused_in_words() {
-        let pod = pod(json!({ "hostUsers": false }));
-        let fault = config(&pod, 0, &machine(), &DnsConfig::default()).unwrap_err();
-        assert!(fault.to_string().contains("hostUsers"), "{fault}");
+    fn a_pod_has_the_users_that_it_was_given() {
+        assert_eq!(users(&of(json!({}))), None);
+        let given = UserNamespace::default();
+        let own = pod(json!({ "hostUsers": false }));
+        let config = config(&own, 0, &machine(), &DnsConfig::default(), Some(given.clone()));
+        assert_eq!(users(&config), Some(&given));
     }
 }

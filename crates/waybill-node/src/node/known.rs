@@ -1,6 +1,9 @@
 //! What the node's own API asks of parts that are started after it.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use serde_json::{Value, json};
 use waybill_core::id::PodUid;
@@ -27,6 +30,17 @@ impl KnownPods {
         if let Some(workers) = self.0.get() {
             workers.wake(uid);
         }
+    }
+
+    /// The names of images that pods which have not ended use as volumes.
+    pub(super) fn volume_images(&self) -> BTreeSet<String> {
+        let running = self.all().into_iter().filter(|pod| !pod.has_ended());
+        let images = running.flat_map(|pod| {
+            let volumes = pod.spec().volumes.iter().flatten();
+            let images = volumes.filter_map(|volume| volume.image.as_ref()?.reference.clone());
+            images.collect::<Vec<_>>()
+        });
+        images.collect()
     }
 }
 

@@ -64,6 +64,7 @@ fn observed(id: &str, state: ContainerState) -> Observed {
         name: "a".to_owned(),
         attempt: 0,
         spec_hash: None,
+        limits: None,
         image: String::new(),
         image_id: String::new(),
         log_path: String::new(),

@@ -7,7 +7,7 @@ use k8s_openapi::{
 };
 use waybill_proto::cri::StatusResponse;
 
-use super::machine::Pressure;
+use crate::pressure::Conditions;
 
 /// The conditions of a runtime that a node needs.
 const NEEDED: [&str; 2] = ["RuntimeReady", "NetworkReady"];
@@ -16,7 +16,7 @@ const NEEDED: [&str; 2] = ["RuntimeReady", "NetworkReady"];
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     pub(super) runtime: RuntimeHealth,
-    pub(super) pressure: Pressure,
+    pub(super) pressure: Conditions,
 }
 
 /// How the runtime is.
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn health(runtime: RuntimeHealth) -> Health {
-        Health { runtime, pressure: Pressure::default() }
+        Health { runtime, pressure: Conditions::default() }
     }
 
     fn runtime(network: bool) -> RuntimeHealth {

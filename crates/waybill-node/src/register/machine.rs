@@ -8,20 +8,9 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use rustix::{
-    fs::statvfs,
-    system::{sysinfo, uname},
-};
+use rustix::system::uname;
 
-/// Memory that pods cannot have; with less than this left the node is short of it.
-const MEMORY_RESERVE: u64 = 100 << 20;
-
-/// Of its disk a node keeps a tenth free, and of its files a twentieth.
-const DISK_RESERVE_PERCENT: u64 = 10;
-const FILES_RESERVE_PERCENT: u64 = 5;
-
-/// Above this share of process ids a node is short of them.
-const PROCESSES_PERCENT: u64 = 95;
+use crate::pressure::{Disk, EvictionThresholds, Signal, meminfo_bytes};
 
 /// What does not change while the machine runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +49,7 @@ impl Machine {
         let meminfo = fs::read_to_string(path)
             .map_err(|source| MachineError::Read { path: path.to_owned(), source })?;
         let memory = meminfo_bytes(&meminfo, "MemTotal").ok_or(MachineError::Memory)?;
-        let disk = disk(state).map_err(|source| {
+        let disk = Disk::read(state).map_err(|source| {
             let path = state.to_owned();
             MachineError::Disk { path, source }
         })?;
@@ -71,7 +60,7 @@ impl Machine {
             processors: available_parallelism().map_err(MachineError::Processors)?.get(),
             memory,
             swap: meminfo_bytes(&meminfo, "SwapTotal").unwrap_or(0),
-            disk: disk.bytes,
+            disk: disk.room.capacity,
             huge_pages: huge_pages(Path::new("/sys/kernel/mm/hugepages")),
             kernel: uname().release().to_string_lossy().into_owned(),
             os_image: os_name(&os_release),
@@ -86,12 +75,18 @@ impl Machine {
         self.resources(max_pods, self.memory, self.disk)
     }
 
-    /// All that pods can have.
-    pub(super) fn allocatable(&self, max_pods: u32) -> BTreeMap<String, Quantity> {
+    /// All that pods can have without bringing the node under pressure.
+    pub(super) fn allocatable(
+        &self,
+        max_pods: u32,
+        thresholds: &EvictionThresholds,
+    ) -> BTreeMap<String, Quantity> {
+        let rest = |signal, capacity: u64| {
+            capacity.saturating_sub(thresholds.least(signal, capacity).unwrap_or(0))
+        };
         let huge: u64 = self.huge_pages.values().sum();
-        let memory = self.memory.saturating_sub(MEMORY_RESERVE).saturating_sub(huge);
-        let disk = self.disk - self.disk / 100 * DISK_RESERVE_PERCENT;
-        self.resources(max_pods, memory, disk)
+        let memory = rest(Signal::MemoryAvailable, self.memory).saturating_sub(huge);
+        self.resources(max_pods, memory, rest(Signal::NodefsAvailable, self.disk))
     }
 
     fn resources(&self, max_pods: u32, memory: u64, disk: u64) -> BTreeMap<String, Quantity> {
@@ -107,80 +102,10 @@ impl Machine {
     }
 }
 
-/// Memory of which there is too little, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shortage {
-    /// With less than this the machine is short of it.
-    pub(crate) least: u64,
-    pub(crate) available: u64,
-}
-
-impl Shortage {
-    /// Looks now. What cannot be read is not short.
-    pub(crate) fn of_memory() -> Option<Self> {
-        let available = meminfo_bytes(&first_text(&["/proc/meminfo"]), "MemAvailable")?;
-        let least = MEMORY_RESERVE;
-        (available < least).then_some(Self { least, available })
-    }
-}
-
-/// What the machine is short of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pressure {
-    pub(super) memory: bool,
-    pub(super) disk: bool,
-    pub(super) processes: bool,
-}
-
-impl Pressure {
-    /// Looks now. What cannot be read is not short.
-    pub(super) fn read(state: &Path) -> Self {
-        let most: Option<u64> = first_text(&["/proc/sys/kernel/pid_max"]).parse().ok();
-        Self {
-            memory: Shortage::of_memory().is_some(),
-            disk: disk(state).is_ok_and(|disk| disk.is_short()),
-            processes: most
-                .is_some_and(|most| u64::from(sysinfo().procs) > most / 100 * PROCESSES_PERCENT),
-        }
-    }
-}
-
-struct Disk {
-    bytes: u64,
-    free_bytes: u64,
-    files: u64,
-    free_files: u64,
-}
-
-impl Disk {
-    fn is_short(&self) -> bool {
-        self.free_bytes < self.bytes / 100 * DISK_RESERVE_PERCENT
-            || self.free_files < self.files / 100 * FILES_RESERVE_PERCENT
-    }
-}
-
-fn disk(path: &Path) -> io::Result<Disk> {
-    // What does not exist yet will stand where its parent does.
-    let path = path.ancestors().find(|path| path.exists()).unwrap_or(path);
-    let found = statvfs(path)?;
-    Ok(Disk {
-        bytes: found.f_blocks.saturating_mul(found.f_frsize),
-        free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
-        files: found.f_files,
-        free_files: found.f_favail,
-    })
-}
-
 /// The first of the files that can be read, without white space around it, or nothing.
 fn first_text(paths: &[&str]) -> String {
     let text = paths.iter().find_map(|path| fs::read_to_string(path).ok());
     text.map(|text| text.trim().to_owned()).unwrap_or_default()
-}
-
-fn meminfo_bytes(meminfo: &str, name: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
 }
 
 /// `hugepages-2Mi` and how much of it there is, for each size that the kernel has.
@@ -220,14 +145,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_told_in_kibibytes() {
-        let meminfo = "MemTotal:       16314904 kB\nMemAvailable:  1 kB\n";
-        assert_eq!(meminfo_bytes(meminfo, "MemTotal"), Some(16_314_904 * 1024));
-        assert_eq!(meminfo_bytes(meminfo, "Mem"), None);
-        assert_eq!(meminfo_bytes("MemTotal: many", "MemTotal"), None);
-    }
-
-    #[test]
     fn systems_have_names() {
         assert_eq!(os_name("ID=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n"), "Debian GNU/Linux 12");
         assert_eq!(os_name(""), "Linux");
@@ -248,7 +165,8 @@ mod tests {
             boot_id: String::new(),
         };
         let quantity = |list: &BTreeMap<String, Quantity>, name: &str| list[name].0.clone();
-        let (all, for_pods) = (machine.capacity(110), machine.allocatable(110));
+        let (all, for_pods) =
+            (machine.capacity(110), machine.allocatable(110, &EvictionThresholds::default()));
         assert_eq!(quantity(&all, "memory"), "1048576Ki");
         assert_eq!(quantity(&for_pods, "memory"), "942080Ki");
         assert_eq!(quantity(&all, "ephemeral-storage"), "1000Ki");
@@ -265,14 +183,5 @@ mod tests {
         let machine = Machine::read(Path::new("/")).unwrap();
         assert!(machine.processors > 0 && machine.memory > 0 && machine.disk > 0);
         assert!(!machine.kernel.is_empty() && !machine.boot_id.is_empty());
-    }
-
-    #[test]
-    fn a_disk_is_short_of_bytes_or_of_files() {
-        let disk =
-            |free_bytes, free_files| Disk { bytes: 1000, free_bytes, files: 1000, free_files };
-        assert!(!disk(100, 50).is_short());
-        assert!(disk(99, 50).is_short());
-        assert!(disk(100, 49).is_short());
     }
 }

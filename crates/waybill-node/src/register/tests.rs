@@ -9,7 +9,10 @@ use waybill_proto::cri::{
 };
 
 use super::*;
-use crate::fake_api::{Call, FakeApi, Reply};
+use crate::{
+    fake_api::{Call, FakeApi, Reply},
+    pressure::{Conditions, EvictionLimits},
+};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -27,6 +30,7 @@ fn registrar(api: &FakeApi, state: &TempDir) -> Registrar {
         state: state.path().to_owned(),
         runtime: Runtime::at(&state.path().join("no.sock")).unwrap(),
         client: Some(api.client.clone()),
+        pressure: Pressure::new(EvictionLimits::default(), state.path().to_owned()),
         recorder,
         clock,
     };
@@ -35,7 +39,7 @@ fn registrar(api: &FakeApi, state: &TempDir) -> Registrar {
         runtime_name: "waybill".to_owned(),
         runtime_version: "0.1.0".to_owned(),
         capacity: machine.capacity(110),
-        allocatable: machine.allocatable(110),
+        allocatable: machine.allocatable(110, options.pressure.thresholds()),
         ips: vec![options.address],
     };
     Registrar {
@@ -72,7 +76,7 @@ fn healthy() -> Health {
             }],
             ..StatusResponse::default()
         }),
-        pressure: machine::Pressure::default(),
+        pressure: Conditions::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use k8s_openapi::{
 use waybill_api::pod::ContainerKind;
 
 use super::{
-    EVICTED, Failed,
+    EVICTED, Facts, PendingResize, ResizeState,
     phase::{FAILED, SUCCEEDED},
 };
 use crate::{
@@ -21,14 +21,28 @@ use crate::{
 const CONTAINERS_READY: &str = "ContainersReady";
 /// Others may say so too; theirs stays as it is, since only what is named is written.
 const DISRUPTED: &str = "DisruptionTarget";
+/// These two are there only while they hold.
+const RESIZE_PENDING: &str = "PodResizePending";
+const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
 const INITIALIZED: &str = "Initialized";
 const READY: &str = "Ready";
 const SANDBOX_READY: &str = "PodReadyToStartContainers";
 const SCHEDULED: &str = "PodScheduled";
 
 /// The conditions that are ours to write; others belong to whoever set them.
-pub(super) const OURS: [&str; 6] =
-    [SANDBOX_READY, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED, DISRUPTED];
+pub(super) const OURS: [&str; 8] = [
+    SANDBOX_READY,
+    INITIALIZED,
+    READY,
+    CONTAINERS_READY,
+    SCHEDULED,
+    DISRUPTED,
+    RESIZE_PENDING,
+    RESIZE_IN_PROGRESS,
+];
+
+/// Those that go when they do not hold any more.
+pub(super) const PASSING: [&str; 2] = [RESIZE_PENDING, RESIZE_IN_PROGRESS];
 
 /// Sets the conditions: ours as they are now, others as they were. Phase and containers stand.
 pub(super) fn fill(
@@ -36,7 +50,7 @@ pub(super) fn fill(
     old: &PodStatus,
     pod: &Pod,
     observed: &Observed,
-    failed: Option<&Failed>,
+    facts: &Facts,
     now: Timestamp,
 ) {
     let sandbox_ready = observed.sandboxes.first().is_some_and(|sandbox| sandbox.ready);
@@ -50,15 +64,17 @@ pub(super) fn fill(
     ];
     let generation = pod.object().metadata.generation;
     let ours = verdicts.map(|(kind, verdict)| verdict.condition(kind, old, generation, now));
-    let evicted = failed.filter(|failed| failed.reason == EVICTED);
+    let evicted = facts.failed.as_ref().filter(|failed| failed.reason == EVICTED);
     let evicted = evicted.map(|failed| {
         let message = Some(failed.message.clone());
         let verdict = Verdict { holds: true, reason: Some("TerminationByKubelet"), message };
         verdict.condition(DISRUPTED, old, generation, now)
     });
+    let resize =
+        resize(&facts.resize).map(|(kind, verdict)| verdict.condition(kind, old, generation, now));
     let others = old.conditions.iter().flatten();
     let others = others.filter(|condition| !OURS.contains(&condition.type_.as_str())).cloned();
-    status.conditions = Some(ours.into_iter().chain(evicted).chain(others).collect());
+    status.conditions = Some(ours.into_iter().chain(evicted).chain(resize).chain(others).collect());
 }
 
 /// Whether something holds, and why not.
@@ -103,6 +119,18 @@ impl Verdict {
             ..PodCondition::default()
         }
     }
+}
+
+/// At most one: what is not given is not under way.
+fn resize(state: &ResizeState) -> Option<(&'static str, Verdict)> {
+    if let Some(PendingResize { reason, message }) = &state.pending {
+        let message = Some(message.clone());
+        return Some((RESIZE_PENDING, Verdict { holds: true, reason: Some(reason), message }));
+    }
+    (!state.under_way.is_empty()).then(|| {
+        let (reason, message) = (state.error.is_some().then_some("Error"), state.error.clone());
+        (RESIZE_IN_PROGRESS, Verdict { holds: true, reason, message })
+    })
 }
 
 fn initialized(status: &PodStatus, pod: &Pod) -> Verdict {

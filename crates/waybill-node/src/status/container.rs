@@ -91,9 +91,28 @@ impl View<'_> {
             Some(latest) => self.observed_status(latest, old),
             None => self.unobserved_status(container, old),
         };
+        self.set_resources(&mut status, container, old);
         self.show_waiting(&mut status, container);
         self.set_health(&mut status, container);
         status
+    }
+
+    /// What a container has, and what the node has set aside for it. One that does not have its new resources yet has its old ones.
+    fn set_resources(
+        &self,
+        status: &mut ContainerStatus,
+        container: ContainerRef<'_>,
+        old: Option<&ContainerStatus>,
+    ) {
+        if container.kind == ContainerKind::Ephemeral || status.container_id.is_none() {
+            return;
+        }
+        // Also of one that asked for nothing: by this, API servers know that a node can do it.
+        let resources = container.to_container().resources.unwrap_or_default();
+        status.allocated_resources.clone_from(&resources.requests);
+        let waits = self.facts.resize.under_way.contains(container.name());
+        status.resources =
+            if waits { old.and_then(|old| old.resources.clone()) } else { Some(resources) };
     }
 
     fn observed_status(

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::condition::OURS;
+use super::condition::{OURS, PASSING};
 
 /// The fields that a node writes.
 const FIELDS: [&str; 13] = [
@@ -54,6 +54,13 @@ pub(super) fn body(mut fields: Map<String, Value>, uid: Option<&str>) -> Value {
             addresses.push(json!({"$patch": "replace"}));
         }
     }
+    if let Some(Value::Array(conditions)) = fields.get_mut("conditions") {
+        let has = |kind: &str| {
+            conditions.iter().any(|condition| condition.get("type").is_some_and(|it| it == kind))
+        };
+        let gone: Vec<_> = PASSING.into_iter().filter(|kind| !has(kind)).collect();
+        conditions.extend(gone.into_iter().map(|kind| json!({"$patch": "delete", "type": kind})));
+    }
     match uid {
         Some(uid) => json!({"metadata": {"uid": uid}, "status": fields}),
         None => json!({"status": fields}),
@@ -96,6 +103,16 @@ mod tests {
             "type": "Ready", "status": "True", "lastProbeTime": null, "message": null, "reason": null,
         });
         assert_eq!(fields["conditions"], json!([named]));
+    }
+
+    #[test]
+    fn conditions_that_pass_go_when_they_do_not_hold() {
+        let pending = json!({"type": "PodResizePending", "status": "True"});
+        let fields = fields(status(json!({"conditions": [pending]}))).unwrap();
+        let conditions = body(fields, None)["status"]["conditions"].clone();
+        assert_eq!(conditions[0]["status"], "True");
+        assert_eq!(conditions[1], json!({"$patch": "delete", "type": "PodResizeInProgress"}));
+        assert_eq!(conditions.as_array().unwrap().len(), 2);
     }
 
     #[test]

@@ -90,6 +90,7 @@ fn container(name: &str, attempt: u32, state: ContainerState) -> ObservedContain
         log_path: String::new(),
         created: at(1),
         state,
+        limits: None,
     }
 }
 
@@ -375,7 +376,7 @@ fn a_container_is_described() {
         serde_json::to_value(&status.container_statuses.unwrap()[0]).unwrap(),
         json!({
             "name": "a", "image": "img", "imageID": "img@sha256:1", "ready": true,
-            "started": true, "restartCount": 1, "containerID": "waybill://a1",
+            "started": true, "restartCount": 1, "containerID": "waybill://a1", "resources": {},
             "state": {"running": {"startedAt": "1970-01-01T00:00:05Z"}},
             "lastState": {"terminated": {
                 "containerID": "waybill://a0", "exitCode": 2, "reason": "Error",

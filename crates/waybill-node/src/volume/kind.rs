@@ -4,12 +4,15 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, DownwardAPIVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource,
-    ProjectedVolumeSource, SecretVolumeSource, Volume,
+    ImageVolumeSource, ProjectedVolumeSource, SecretVolumeSource, Volume,
 };
 use waybill_api::names::label_faults;
 
 use super::error::VolumeFault;
-use crate::{directories::Directories, pod::Pod};
+use crate::{
+    directories::Directories,
+    pod::{ContainerRef, Pod},
+};
 
 /// A volume by its kind.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,8 @@ pub(super) enum Kind<'p> {
     /// Also that of a volume that says nothing.
     EmptyDir(Option<&'p EmptyDirVolumeSource>),
     HostPath(&'p HostPathVolumeSource),
+    /// The runtime has its files; the node only sees that the image is there.
+    Image,
     Projected(&'p ProjectedVolumeSource),
     Secret(&'p SecretVolumeSource),
 }
@@ -32,6 +37,7 @@ impl<'p> Kind<'p> {
             Volume { downward_api: Some(source), .. } => Self::DownwardApi(source),
             Volume { empty_dir: Some(source), .. } => Self::EmptyDir(Some(source)),
             Volume { host_path: Some(source), .. } => Self::HostPath(source),
+            Volume { image: Some(_), .. } => Self::Image,
             Volume { projected: Some(source), .. } => Self::Projected(source),
             Volume { secret: Some(source), .. } => Self::Secret(source),
             other => match other_kind(other) {
@@ -48,6 +54,7 @@ impl<'p> Kind<'p> {
             Self::DownwardApi(_) => "downward-api",
             Self::EmptyDir(_) => "empty-dir",
             Self::HostPath(_) => "host-path",
+            Self::Image => "image",
             Self::Projected(_) => "projected",
             Self::Secret(_) => "secret",
         }
@@ -59,7 +66,7 @@ impl<'p> Kind<'p> {
             Self::ConfigMap(_) | Self::DownwardApi(_) | Self::Projected(_) | Self::Secret(_) => {
                 true
             }
-            Self::EmptyDir(_) | Self::HostPath(_) => false,
+            Self::EmptyDir(_) | Self::HostPath(_) | Self::Image => false,
         }
     }
 
@@ -67,7 +74,7 @@ impl<'p> Kind<'p> {
     pub(super) fn is_in_memory(&self) -> bool {
         match self {
             Self::DownwardApi(_) | Self::Projected(_) | Self::Secret(_) => true,
-            Self::ConfigMap(_) | Self::EmptyDir(_) | Self::HostPath(_) => false,
+            Self::ConfigMap(_) | Self::EmptyDir(_) | Self::HostPath(_) | Self::Image => false,
         }
     }
 }
@@ -78,8 +85,19 @@ pub(crate) fn host_path(directories: &Directories, pod: &Pod, volume: &str) -> O
     let found = pod.spec().volumes.iter().flatten().find(|found| found.name == volume)?;
     match Kind::of(found).ok()? {
         Kind::HostPath(source) => Some(PathBuf::from(&source.path)),
+        Kind::Image => None,
         kind => Some(directories.volume(pod.uid(), kind.word(), volume)),
     }
+}
+
+/// The images that are volumes of a container, by the names of the volumes.
+pub(crate) fn images<'p>(
+    pod: &'p Pod,
+    container: ContainerRef<'_>,
+) -> Vec<(&'p str, &'p ImageVolumeSource)> {
+    let mounted = |name: &str| container.volume_mounts().iter().any(|mount| mount.name == name);
+    let volumes = pod.spec().volumes.iter().flatten().filter(|volume| mounted(&volume.name));
+    volumes.filter_map(|volume| Some((&*volume.name, volume.image.as_ref()?))).collect()
 }
 
 /// The volumes that some container mounts or reads variables from. The others are left alone, as by

@@ -1,6 +1,10 @@
 //! What the runtime is to mount into one container.
 
-use std::{cell::RefCell, collections::BTreeSet, path::PathBuf};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use k8s_openapi::api::core::v1::VolumeMount;
 use waybill_core::env::{
@@ -8,7 +12,7 @@ use waybill_core::env::{
     limits::KERNEL_PATH_BYTES,
     merge::{Entry, Environment},
 };
-use waybill_proto::cri::{Mount, MountPropagation};
+use waybill_proto::cri::{ImageSpec, Mount, MountPropagation};
 
 use super::{
     blocking,
@@ -21,15 +25,25 @@ use crate::{
     pod::{ContainerRef, Pod},
 };
 
+/// Images that are volumes, as the runtime knows them, by the names of the volumes.
+pub(crate) type VolumeImages = BTreeMap<String, ImageSpec>;
+
+/// What the mounts of one container depend on.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) directories: &'a Directories,
+    pub(super) pod: &'a Pod,
+    pub(super) environment: &'a Environment,
+    pub(super) images: &'a VolumeImages,
+}
+
 pub(super) async fn mounts(
-    directories: &Directories,
-    pod: &Pod,
+    place: Place<'_>,
     container: ContainerRef<'_>,
-    environment: &Environment,
 ) -> Result<Vec<Mount>, VolumeError> {
     let mut mounts = Vec::new();
     for (index, mount) in container.volume_mounts().iter().enumerate() {
-        let made = one(directories, pod, container.name(), environment, index, mount).await;
+        let made = one(place, container.name(), index, mount).await;
         mounts.push(made.map_err(|fault| VolumeError::Mount {
             volume: mount.name.clone(),
             container: container.name().to_owned(),
@@ -40,10 +54,8 @@ pub(super) async fn mounts(
 }
 
 async fn one(
-    directories: &Directories,
-    pod: &Pod,
+    Place { directories, pod, environment, images }: Place<'_>,
     container: &str,
-    environment: &Environment,
     index: usize,
     mount: &VolumeMount,
 ) -> Result<Mount, VolumeFault> {
@@ -55,6 +67,10 @@ async fn one(
     let kind = Kind::of(volume)?;
     let root = match kind {
         Kind::HostPath(source) => PathBuf::from(&source.path),
+        Kind::Image => {
+            let image = images.get(&volume.name).ok_or_else(unknown)?;
+            return image_mount(mount, image, sub_path_of(mount, environment)?);
+        }
         _ => directories.volume(pod.uid(), kind.word(), &volume.name),
     };
     let host_path = match sub_path_of(mount, environment)? {
@@ -77,6 +93,23 @@ async fn one(
         host_path: host_path.ok_or_else(not_text)?,
         // What the node writes, containers only read.
         readonly: mount.read_only == Some(true) || kind.is_written(),
+        propagation: propagation(mount)?.into(),
+        recursive_read_only: mount.recursive_read_only.as_deref() == Some("Enabled"),
+        ..Mount::default()
+    })
+}
+
+/// The files of an image are read by containers and written by nobody. The runtime looks the part up, inside the image.
+fn image_mount(
+    mount: &VolumeMount,
+    image: &ImageSpec,
+    sub_path: Option<String>,
+) -> Result<Mount, VolumeFault> {
+    Ok(Mount {
+        container_path: absolute(&mount.mount_path),
+        image: Some(image.clone()),
+        image_sub_path: sub_path.unwrap_or_default(),
+        readonly: true,
         propagation: propagation(mount)?.into(),
         recursive_read_only: mount.recursive_read_only.as_deref() == Some("Enabled"),
         ..Mount::default()

@@ -1,5 +1,6 @@
 //! Volumes on a real kernel; most of them need root.
 
+mod images;
 mod removal;
 mod sub_paths;
 
@@ -67,7 +68,7 @@ impl Fixture {
 
     async fn mounts(&self, pod: &Pod) -> Result<Vec<Mount>, VolumeError> {
         let container = pod.containers().next().unwrap();
-        self.volumes.mounts(pod, container, &Environment::new()).await
+        self.volumes.mounts(pod, container, &Environment::new(), &VolumeImages::new()).await
     }
 
     async fn refused(&self, pod: &Pod) -> String {

@@ -27,8 +27,26 @@ const BLOCK: u64 = 512;
 const INSIDE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
-/// The bytes that all below `directory` takes, and itself.
-pub(super) fn bytes(directory: &Path) -> Result<u64, VolumeFault> {
+/// What something takes of a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) bytes: u64,
+    /// Files and directories.
+    pub(crate) files: u64,
+}
+
+impl Taken {
+    #[must_use]
+    pub(crate) fn saturating_add(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            files: self.files.saturating_add(other.files),
+        }
+    }
+}
+
+/// What all below `directory` takes, and itself.
+pub(super) fn taken(directory: &Path) -> Result<Taken, VolumeFault> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
         .doing("measuring", directory)?;
@@ -42,7 +60,7 @@ struct Level {
     below: Vec<CString>,
 }
 
-fn walk(root: OwnedFd) -> Result<u64, Errno> {
+fn walk(root: OwnedFd) -> Result<Taken, Errno> {
     let mut count = Count::default();
     let mut here = root;
     let mut levels = vec![count.directory(&here)?];
@@ -64,7 +82,7 @@ fn walk(root: OwnedFd) -> Result<u64, Errno> {
         }
         here = parent;
     }
-    Ok(count.bytes)
+    Ok(count.taken)
 }
 
 fn open_below(directory: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
@@ -74,7 +92,7 @@ fn open_below(directory: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
 
 #[derive(Default)]
 struct Count {
-    bytes: u64,
+    taken: Taken,
     /// Files with several names, each of which counts once.
     linked: HashSet<(u64, u64)>,
 }
@@ -103,7 +121,8 @@ impl Count {
 
     fn add(&mut self, found: &Stat) {
         let blocks = u64::try_from(found.st_blocks).unwrap_or(0);
-        self.bytes = self.bytes.saturating_add(blocks.saturating_mul(BLOCK));
+        let one = Taken { bytes: blocks.saturating_mul(BLOCK), files: 1 };
+        self.taken = self.taken.saturating_add(one);
     }
 }
 
@@ -121,21 +140,27 @@ mod tests {
 
     use super::*;
 
+    fn bytes(directory: &Path) -> u64 {
+        taken(directory).unwrap().bytes
+    }
+
     #[test]
     fn files_count_once_and_links_lead_nowhere() {
         let directory = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let empty = bytes(directory.path()).unwrap();
+        let empty = bytes(directory.path());
         fs::write(outside.path().join("large"), vec![1; 1 << 20]).unwrap();
         symlink(outside.path(), path("link")).unwrap();
-        assert!(bytes(directory.path()).unwrap() < empty + (1 << 16));
+        assert!(bytes(directory.path()) < empty + (1 << 16));
         fs::create_dir_all(path("a/b/c")).unwrap();
         fs::create_dir(path("d")).unwrap();
         fs::write(path("a/b/c/file"), vec![1; 1 << 20]).unwrap();
         fs::hard_link(path("a/b/c/file"), path("d/same")).unwrap();
-        let found = bytes(directory.path()).unwrap();
+        let found = bytes(directory.path());
         assert!(((1 << 20)..(1 << 20) + (1 << 18)).contains(&found), "{found}");
+        // Itself, a, b, c and d, the link and the file.
+        assert_eq!(taken(directory.path()).unwrap().files, 7);
     }
 
     #[test]
@@ -149,7 +174,7 @@ mod tests {
         let flags = OFlags::CREATE | OFlags::WRONLY;
         let file = openat(&here, c"file", flags, Mode::from_raw_mode(0o600)).unwrap();
         rustix::io::write(&file, &vec![1; 1 << 16]).unwrap();
-        assert!(bytes(directory.path()).unwrap() >= 1 << 16);
+        assert!(bytes(directory.path()) >= 1 << 16);
         super::super::remove::delete(directory.path()).unwrap();
     }
 }

@@ -3,10 +3,15 @@
 //! The API server's scheduler keeps most such pods away; those that name their node, come from a file or from another API server
 //! come here all the same.
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Toleration};
 use waybill_core::quantity::Quantity;
 
-use crate::environment::NodeFacts;
+use crate::{
+    cri::resources::Qos,
+    environment::NodeFacts,
+    pod::{Pod, PodOrigin},
+    pressure::Conditions,
+};
 
 /// What kubelets say of pods that ask for devices which they cannot give.
 pub(crate) const REFUSED: &str = "UnexpectedAdmissionError";
@@ -14,10 +19,51 @@ pub(crate) const REFUSED: &str = "UnexpectedAdmissionError";
 /// The one thing that a rule can do here.
 const ACTION: &str = "Restart";
 
+/// From this priority on, pods are the system's own.
+const SYSTEM_PRIORITY: i32 = 2_000_000_000;
+
+const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
+
+/// Whether the node cannot do without the pod: what runs from a file would only come again, and the system's own pods stay whatever
+/// they do.
+pub(super) fn is_critical(pod: &Pod) -> bool {
+    pod.origin() == PodOrigin::File
+        || pod.spec().priority.is_some_and(|priority| priority >= SYSTEM_PRIORITY)
+}
+
+/// Why a node under pressure does not take a new pod, if it does not, in a kubelet's words down to the blank at the end.
+pub(super) fn refusal_under(conditions: Conditions, pod: &Pod) -> Option<String> {
+    let names = conditions.names();
+    if names.is_empty() || is_critical(pod) {
+        return None;
+    }
+    let tolerations = pod.spec().tolerations.iter().flatten();
+    // Who asked for memory gets it; who did not can at least say that it knows.
+    let only_memory = names == ["MemoryPressure"];
+    if only_memory && (Qos::of(pod) != Qos::BestEffort || tolerations.into_iter().any(tolerates)) {
+        return None;
+    }
+    Some(format!("The node had condition: [{}]. ", names.join(" ")))
+}
+
+fn tolerates(toleration: &Toleration) -> bool {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let exists = text(&toleration.operator) == "Exists";
+    let key = text(&toleration.key);
+    let of_key = key == MEMORY_PRESSURE_TAINT || (key.is_empty() && exists);
+    let effect = text(&toleration.effect);
+    of_key
+        && (effect.is_empty() || effect == "NoSchedule")
+        && (exists || text(&toleration.value).is_empty())
+}
+
 /// Why the node does not take the pod, if it does not.
 pub(super) fn refusal(spec: &PodSpec, node: &NodeFacts) -> Option<String> {
     if spec.resource_claims.iter().flatten().next().is_some() {
         return Some(not_supported("spec.resourceClaims"));
+    }
+    if let Some(fault) = of_users(spec) {
+        return Some(fault);
     }
     let init = spec.init_containers.iter().flatten().map(|it| ("initContainers", it));
     let regular = spec.containers.iter().map(|it| ("containers", it));
@@ -25,6 +71,20 @@ pub(super) fn refusal(spec: &PodSpec, node: &NodeFacts) -> Option<String> {
         let fault = of_container(container, node)?;
         Some(format!("{list} {:?}: {fault}", container.name))
     })
+}
+
+/// As the API server has it, for pods that it has not seen.
+fn of_users(spec: &PodSpec) -> Option<String> {
+    if spec.host_users != Some(false) {
+        return None;
+    }
+    let hosts = [
+        ("hostNetwork", spec.host_network),
+        ("hostPID", spec.host_pid),
+        ("hostIPC", spec.host_ipc),
+    ];
+    let (field, _) = hosts.into_iter().find(|(_, asked)| *asked == Some(true))?;
+    Some(format!("spec.{field} cannot be true when hostUsers is false; leave one of them out"))
 }
 
 fn of_container(container: &Container, node: &NodeFacts) -> Option<String> {
@@ -79,6 +139,84 @@ mod tests {
         assert_eq!(refusal(&spec, &node()).as_deref(), expected, "{field}");
     }
 
+    #[track_caller]
+    fn check_spec(fields: &Value, expected: Option<&str>) {
+        let mut spec = json!({ "containers": [{ "name": "a", "image": "i" }] });
+        for (name, value) in fields.as_object().unwrap() {
+            spec[name] = value.clone();
+        }
+        let spec: PodSpec = serde_json::from_value(spec).unwrap();
+        assert_eq!(refusal(&spec, &node()).as_deref(), expected, "{fields}");
+    }
+
+    #[track_caller]
+    fn check_under(conditions: (bool, bool, bool), spec: &Value, expected: Option<&str>) {
+        let mut object = json!({
+            "metadata": { "name": "p", "namespace": "ns", "uid": "uid-1" },
+            "spec": { "containers": [{ "name": "a", "image": "i" }] },
+        });
+        for (field, value) in spec.as_object().unwrap() {
+            object["spec"][field] = value.clone();
+        }
+        let pod = Pod::from_value(object, PodOrigin::ApiServer).unwrap();
+        let (memory, disk, processes) = conditions;
+        let conditions = Conditions { memory, disk, processes };
+        assert_eq!(refusal_under(conditions, &pod).as_deref(), expected, "{spec}");
+    }
+
+    #[test]
+    fn a_node_short_of_memory_takes_those_who_asked_for_some_or_tolerate_it() {
+        let short = (true, false, false);
+        let refused = Some("The node had condition: [MemoryPressure]. ");
+        let burstable =
+            json!([{ "name": "a", "image": "i", "resources": { "requests": { "cpu": "1" } } }]);
+        let tolerating = |toleration: Value| json!({ "tolerations": [toleration] });
+        check_under((false, false, false), &json!({}), None);
+        check_under(short, &json!({}), refused);
+        check_under(short, &json!({ "containers": burstable }), None);
+        check_under(short, &json!({ "priority": 2_000_000_000 }), None);
+        check_under(short, &tolerating(json!({ "operator": "Exists" })), None);
+        let key = MEMORY_PRESSURE_TAINT;
+        check_under(
+            short,
+            &tolerating(json!({ "key": key, "operator": "Exists", "effect": "NoSchedule" })),
+            None,
+        );
+        check_under(
+            short,
+            &tolerating(json!({ "key": key, "operator": "Exists", "effect": "NoExecute" })),
+            refused,
+        );
+        check_under(short, &tolerating(json!({ "key": key, "value": "x" })), refused);
+        check_under(
+            short,
+            &tolerating(json!({ "key": "node.kubernetes.io/disk-pressure", "operator": "Exists" })),
+            refused,
+        );
+    }
+
+    #[test]
+    fn a_node_short_of_disk_or_processes_takes_critical_pods_alone() {
+        let burstable = json!({ "containers": [{ "name": "a", "image": "i",
+            "resources": { "requests": { "cpu": "1" } } }] });
+        check_under(
+            (false, true, false),
+            &burstable,
+            Some("The node had condition: [DiskPressure]. "),
+        );
+        check_under(
+            (false, true, false),
+            &json!({ "tolerations": [{ "operator": "Exists" }] }),
+            Some("The node had condition: [DiskPressure]. "),
+        );
+        check_under(
+            (true, true, true),
+            &json!({}),
+            Some("The node had condition: [MemoryPressure DiskPressure PIDPressure]. "),
+        );
+        check_under((true, true, true), &json!({ "priority": 2_000_000_000 }), None);
+    }
+
     /// Issue 16, item 6: done or refused by name, never left out.
     #[test]
     fn what_the_node_cannot_give_is_refused_by_name() {
@@ -111,6 +249,10 @@ mod tests {
             json!([{ "name": "gpu", "resourceClaimName": "g" }]),
             Some("spec.resourceClaims is not supported on this node; leave it out"),
         );
+        let users = "spec.hostPID cannot be true when hostUsers is false; leave one of them out";
+        check_spec(&json!({ "hostUsers": false, "hostPID": true }), Some(users));
+        check_spec(&json!({ "hostUsers": false, "hostPID": false }), None);
+        check_spec(&json!({ "hostUsers": true, "hostPID": true }), None);
         let rule = |action: &str| json!([{ "action": action, "exitCodes": { "operator": "In" } }]);
         check("restartPolicyRules", rule("Restart"), None);
         check(

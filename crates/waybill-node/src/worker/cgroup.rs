@@ -91,6 +91,16 @@ impl Cgroups {
         self.make(path, &values)
     }
 
+    /// How many processes and threads a pod has; none where that is not counted.
+    pub(super) fn processes(&self, pod: &Pod) -> u64 {
+        let parent = cgroup_parent(&self.root, Qos::of(pod), pod.uid());
+        let files = all_hierarchies(&self.mount)
+            .into_iter()
+            .map(|hierarchy| hierarchy.join(parent.trim_start_matches('/')).join("pids.current"));
+        let counts = files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+        counts.max().unwrap_or(0)
+    }
+
     /// Removes what is left of a pod's cgroups, in all hierarchies.
     pub(super) async fn remove_pod(&self, uid: &PodUid) {
         for _ in 0..TRIES {

@@ -10,7 +10,7 @@ use tokio::{
 use tonic::Status;
 use tracing::{info, warn};
 
-use super::{Wanted, start::shown, surroundings::Surroundings};
+use super::{Wanted, failure::shown, surroundings::Surroundings};
 use crate::{
     cri::observe::observe,
     deadline,

@@ -1,6 +1,8 @@
-//! Pods that take more of the disk than they may are evicted, and others when memory is short, as kubelets do it.
+//! Pods that take more of the disk than they may are evicted, and others when the machine is short of something, as kubelets do it.
 
 mod pressure;
+mod rank;
+pub(super) mod reclaim;
 mod storage;
 
 use std::time::Duration;
@@ -8,29 +10,39 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::Workers;
-use crate::{
-    pod::{Pod, PodOrigin},
-    volume::Oversized,
-};
+use super::{Workers, admission::is_critical};
+use crate::{pod::Pod, volume::Oversized};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(10);
 /// Measuring takes no more than one part in this many of the time.
 const LEISURE: u32 = 20;
 
-/// From this priority on, pods are the system's own.
-const SYSTEM_PRIORITY: i32 = 2_000_000_000;
-
 /// Looks after all pods, for ever.
 pub(super) async fn run(workers: Workers) {
+    tokio::join!(hold_limits(&workers), relieve(&workers));
+}
+
+async fn hold_limits(workers: &Workers) {
     let mut pause = LOOK;
     loop {
         sleep(pause).await;
         let begun = Instant::now();
-        pressure::relieve(&workers).await;
-        look(&workers).await;
+        look(workers).await;
         pause = LOOK.max(begun.elapsed() * LEISURE);
+    }
+}
+
+/// A machine that is short of something is looked at however long that takes, but not all the time.
+async fn relieve(workers: &Workers) {
+    loop {
+        let begun = Instant::now();
+        let evicted = pressure::relieve(workers).await;
+        let pause = LOOK.max(begun.elapsed());
+        if let Some(uid) = evicted {
+            pressure::wait_until_gone(workers, &uid).await;
+        }
+        sleep(pause).await;
     }
 }
 
@@ -57,8 +69,7 @@ async fn excess(workers: &Workers, pod: &Pod) -> Option<String> {
 
 /// What runs from a file would only start again, and the system's own pods stay whatever they do.
 fn may_be_evicted(pod: &Pod) -> bool {
-    let is_critical = pod.spec().priority.is_some_and(|priority| priority >= SYSTEM_PRIORITY);
-    pod.origin() == PodOrigin::ApiServer && !is_critical && !pod.has_ended() && !pod.is_deleted()
+    !is_critical(pod) && !pod.has_ended() && !pod.is_deleted()
 }
 
 /// A kubelet's words, down to the blank at the end.
@@ -72,6 +83,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::pod::PodOrigin;
 
     #[track_caller]
     fn check(field: (&str, Value), phase: &str, origin: PodOrigin, expected: bool) {

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
+use k8s_openapi::api::core::v1::ImageVolumeSource;
 use tokio::{
     sync::{Mutex as AsyncMutex, Semaphore},
     time::Instant,
@@ -12,8 +13,8 @@ use tokio::{
 use waybill_proto::cri::{AuthConfig, ImageSpec, PodSandboxConfig, PullImageRequest};
 
 use super::{
+    failure::{Failure, shown},
     lock,
-    start::{Failure, shown},
     surroundings::Surroundings,
 };
 use crate::{
@@ -49,28 +50,58 @@ enum PullPolicy {
 }
 
 impl PullPolicy {
-    fn of(container: ContainerRef<'_>) -> Self {
-        match container.to_container().image_pull_policy.as_deref() {
+    fn of(policy: Option<&str>, image: &str) -> Self {
+        match policy {
             Some("Always") => Self::Always,
             Some("Never") => Self::Never,
             Some("IfNotPresent") => Self::IfNotPresent,
             // What the API server fills in; static pods come without.
-            _ if name::is_latest(container.image()) => Self::Always,
+            _ if name::is_latest(image) => Self::Always,
             _ => Self::IfNotPresent,
         }
     }
 }
 
+/// An image that a container needs: its own, or a volume's.
+#[derive(Clone, Copy)]
+pub(super) struct NeededImage<'a> {
+    image: &'a str,
+    policy: PullPolicy,
+    /// Events are about this one.
+    container: &'a str,
+}
+
+impl<'a> NeededImage<'a> {
+    pub(super) fn of(container: &'a ContainerRef<'_>) -> Self {
+        let image = container.image();
+        let policy = container.to_container().image_pull_policy;
+        Self {
+            image,
+            policy: PullPolicy::of(policy.as_deref(), image),
+            container: container.name(),
+        }
+    }
+
+    pub(super) fn of_volume(
+        source: &'a ImageVolumeSource,
+        container: &'a ContainerRef<'_>,
+    ) -> Self {
+        let image = source.reference.as_deref().unwrap_or_default();
+        let policy = PullPolicy::of(source.pull_policy.as_deref(), image);
+        Self { image, policy, container: container.name() }
+    }
+}
+
 impl Images {
-    /// The image of `container`, pulled if its policy says so.
+    /// The image that is needed, pulled if its policy says so.
     pub(super) async fn ensure(
         &self,
         around: &Surroundings,
         pod: &Pod,
-        container: ContainerRef<'_>,
+        needed: NeededImage<'_>,
         sandbox: &PodSandboxConfig,
     ) -> Result<FoundImage, Failure> {
-        let image = container.image();
+        let NeededImage { image, policy, .. } = needed;
         if !name::is_valid(image) {
             let message = format!(
                 "Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: \
@@ -78,21 +109,20 @@ impl Images {
             );
             return Err(Failure::new("InvalidImageName", message));
         }
-        let policy = PullPolicy::of(container);
-        if let Some(found) = self.present(around, pod, container, policy).await? {
+        if let Some(found) = self.present(around, pod, needed).await? {
             return Ok(found);
         }
         let guard = self.guard(image);
         let waited = Instant::now();
         let _alone = guard.lock().await;
         if policy != PullPolicy::Always
-            && let Some(found) = self.present(around, pod, container, policy).await?
+            && let Some(found) = self.present(around, pod, needed).await?
         {
             return Ok(found);
         }
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await.ok();
-        self.pull(around, pod, container, sandbox, waited).await
+        self.pull(around, pod, needed, sandbox, waited).await
     }
 
     /// The image, if it is here and may be used as it is.
@@ -100,13 +130,11 @@ impl Images {
         &self,
         around: &Surroundings,
         pod: &Pod,
-        container: ContainerRef<'_>,
-        policy: PullPolicy,
+        NeededImage { image, policy, container }: NeededImage<'_>,
     ) -> Result<Option<FoundImage>, Failure> {
         if policy == PullPolicy::Always {
             return Ok(None);
         }
-        let image = container.image();
         let found = around.runtime.image(image).await.map_err(|status| {
             let message = format!("Failed to inspect image {image:?}: {}", shown(&status));
             Failure::new("ImageInspectError", message)
@@ -114,8 +142,7 @@ impl Images {
         match (&found, policy) {
             (Some(_), _) => {
                 let message = format!("Container image {image:?} already present on machine");
-                let name = container.name();
-                around.recorder.container(pod, name, Kind::Normal, "Pulled", &message);
+                around.recorder.container(pod, container, Kind::Normal, "Pulled", &message);
                 Ok(found)
             }
             (None, PullPolicy::Never) => {
@@ -131,13 +158,12 @@ impl Images {
         &self,
         around: &Surroundings,
         pod: &Pod,
-        container: ContainerRef<'_>,
+        NeededImage { image, container, .. }: NeededImage<'_>,
         sandbox: &PodSandboxConfig,
         waited: Instant,
     ) -> Result<FoundImage, Failure> {
-        let image = container.image();
         let note = |kind, reason, message: &str| {
-            around.recorder.container(pod, container.name(), kind, reason, message);
+            around.recorder.container(pod, container, kind, reason, message);
         };
         note(Kind::Normal, "Pulling", &format!("Pulling image {image:?}"));
         let failed = |message: String| Failure::Pull {

@@ -8,7 +8,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::back_off::BackOff;
-use crate::{pod::Pod, status::Waiting};
+use crate::{cri::resources::ContainerLimits, pod::Pod, status::Waiting};
 
 /// A failed step is tried again after this, and after twice as long each time.
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(1);
@@ -16,6 +16,8 @@ const LONGEST_RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// An image that cannot be pulled is tried again as slowly as a container that keeps ending.
 const FIRST_PULL_RETRY: SignedDuration = SignedDuration::from_secs(10);
 const LONGEST_PULL_RETRY: SignedDuration = SignedDuration::from_secs(300);
+/// Resources that could not be changed are tried again after this.
+const RESIZE_RETRY: SignedDuration = SignedDuration::from_secs(30);
 /// How long a failed pull is shown as an error before it is shown as a pause.
 const PULL_ERROR_SHOWN: SignedDuration = SignedDuration::from_secs(1);
 
@@ -65,6 +67,10 @@ pub(crate) struct Memory {
     pub(crate) started: Option<Timestamp>,
     /// Why the pod must not go on.
     pub(crate) evicted: Option<Arc<str>>,
+    /// Whether the pod was judged when it came: pressure that comes later does not send it away.
+    pub(crate) was_judged: bool,
+    /// Why the node, under pressure, did not take the pod when it came.
+    pub(crate) turned_away: Option<String>,
     /// Why the node does not take the pod: reason and message.
     pub(crate) refused: Option<(&'static str, String)>,
     back_offs: BTreeMap<String, BackOff>,
@@ -75,6 +81,10 @@ pub(crate) struct Memory {
     replaced: BTreeSet<String>,
     /// By container id.
     health: BTreeMap<String, Health>,
+    /// What the runtime was told that containers may use, by their ids.
+    resized: BTreeMap<String, ContainerLimits>,
+    /// When it is told again, and why it did not do it, by the same.
+    unresized: BTreeMap<String, (Timestamp, String)>,
 }
 
 impl Memory {
@@ -107,6 +117,40 @@ impl Memory {
 
     pub(crate) fn replace(&mut self, name: &str) {
         self.replaced.insert(name.to_owned());
+    }
+
+    /// Whether the runtime has done this, whatever it tells.
+    pub(crate) fn was_resized(&self, id: &str, wanted: ContainerLimits) -> bool {
+        self.resized.get(id) == Some(&wanted)
+    }
+
+    /// When a container whose resources could not be changed is tried again.
+    pub(crate) fn resize_retry(&self, id: &str, now: Timestamp) -> Option<Timestamp> {
+        self.unresized.get(id).map(|(retry, _)| *retry).filter(|retry| now < *retry)
+    }
+
+    /// Why resources of a container are not yet what they shall be.
+    pub(crate) fn resize_error(&self) -> Option<&String> {
+        self.unresized.values().next().map(|(_, message)| message)
+    }
+
+    /// A change of resources was tried.
+    pub(crate) fn set_resized(
+        &mut self,
+        id: &str,
+        wanted: ContainerLimits,
+        done: Result<(), String>,
+        now: Timestamp,
+    ) {
+        match done {
+            Ok(()) => {
+                self.resized.insert(id.to_owned(), wanted);
+                self.unresized.remove(id);
+            }
+            Err(message) => {
+                self.unresized.insert(id.to_owned(), (now + RESIZE_RETRY, message));
+            }
+        }
     }
 
     /// When a container may be tried again, and why it waits until then.
@@ -177,6 +221,7 @@ impl Memory {
     /// A new spec deserves a new try at once.
     pub(crate) fn forgive(&mut self) {
         self.failures.clear();
+        self.unresized.clear();
     }
 }
 

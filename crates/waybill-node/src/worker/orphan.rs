@@ -4,7 +4,7 @@ use tonic::Status;
 use tracing::{info, warn};
 use waybill_core::id::PodUid;
 
-use super::{start::shown, surroundings::Surroundings};
+use super::{failure::shown, surroundings::Surroundings};
 use crate::cri::labels;
 
 /// What a pod gets at most whose object is gone, in seconds: nobody is left who could shorten it.

@@ -60,6 +60,7 @@ fn ended(pod: &Pod, container: ContainerRef<'_>) -> Option<ObservedContainer> {
         name: status.name.clone(),
         attempt: count(status),
         spec_hash: None,
+        limits: None,
         image: status.image.clone(),
         image_id: status.image_id.clone(),
         log_path: String::new(),

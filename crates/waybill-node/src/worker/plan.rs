@@ -4,7 +4,7 @@
 //! the current sandbox only, since a new sandbox begins from the start. What the runtime has forgotten is
 //! taken from the status of the pod.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use waybill_api::pod::ContainerKind;
@@ -12,9 +12,10 @@ use waybill_api::pod::ContainerKind;
 use super::{
     back_off::BackOff,
     memory::{self, Memory},
-    past,
+    past, resize,
 };
 use crate::{
+    cri::resources::ContainerLimits,
     observed::{ContainerState, Observed, ObservedContainer, ObservedSandbox},
     pod::{ContainerRef, Pod, RestartPolicy},
     status::{EVICTED, Waiting},
@@ -31,6 +32,10 @@ pub(crate) struct Plan {
     pub(crate) removals: Vec<String>,
     pub(crate) sandbox: SandboxPlan,
     pub(crate) starts: Vec<Start>,
+    /// Containers that may use more, or less, from now on.
+    pub(crate) resizes: Vec<Resize>,
+    /// Names of containers that may not use yet what their spec says.
+    pub(crate) resizing: BTreeSet<String>,
     /// Why containers that should run do not yet.
     pub(crate) waiting: BTreeMap<String, Waiting>,
     /// When the plan changes by itself.
@@ -63,10 +68,30 @@ pub(crate) struct Kill {
     pub(crate) cause: KillCause,
 }
 
+/// A container that may use other resources while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resize {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// As the runtime has it, if it tells.
+    pub(crate) told: Option<ContainerLimits>,
+    pub(crate) wanted: ContainerLimits,
+}
+
+impl Resize {
+    /// Whether it gets less memory than it may use now.
+    pub(crate) fn lowers_memory(&self) -> bool {
+        let told = self.told.map_or(0, |told| told.memory);
+        self.wanted.memory > 0 && (told == 0 || self.wanted.memory < told)
+    }
+}
+
 /// Why a running container must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KillCause {
     LivenessFailed,
+    /// It shall have other resources, and wants to be started anew with them.
+    Resized,
     /// A driver has other values by now, and the pod wants them.
     Rotated,
     SpecChanged,
@@ -99,6 +124,8 @@ pub(crate) fn plan(pod: &Pod, observed: &Observed, memory: &Memory, now: Timesta
             removals: Vec::new(),
             sandbox: SandboxPlan::Finish { failed: None },
             starts: Vec::new(),
+            resizes: Vec::new(),
+            resizing: BTreeSet::new(),
             waiting: BTreeMap::new(),
             wake_at: None,
         },
@@ -210,6 +237,8 @@ impl<'a> Planner<'a> {
             self.plan.starts.clear();
             self.plan.waiting.clear();
             self.plan.kills.clear();
+            self.plan.resizes.clear();
+            self.plan.resizing.clear();
             return;
         }
         self.plan.sandbox = SandboxPlan::Keep { id: id.to_owned() };
@@ -308,7 +337,7 @@ impl<'a> Planner<'a> {
         {
             KillCause::Rotated
         } else {
-            return self.kill_if_changed(container, latest);
+            return self.kill_if_changed(container, latest) || self.resize(container, latest);
         };
         self.kill(latest, cause);
         true
@@ -320,6 +349,40 @@ impl<'a> Planner<'a> {
             self.kill(latest, KillCause::SpecChanged);
         }
         changed
+    }
+
+    /// Sees that a container that runs may use what its spec says. True if it has to be started anew for that.
+    fn resize(&mut self, container: ContainerRef<'_>, latest: &ObservedContainer) -> bool {
+        let status = self.pod.container_status(container);
+        let Some(given) = status.and_then(|status| status.resources.as_ref()) else { return false };
+        if !resize::differs(container, given) {
+            return false;
+        }
+        let (spec, told) = (container.to_container(), latest.limits);
+        let wanted = ContainerLimits::wanted(&spec);
+        let cpu = told.is_none_or(|told| told.differs_in_cpu(wanted));
+        let memory = told.is_none_or(|told| told.differs_in_memory(wanted));
+        if !(cpu || memory) || self.memory.was_resized(&latest.id, wanted) {
+            return false;
+        }
+        self.plan.resizing.insert(latest.name.clone());
+        if let Some(retry) = self.memory.resize_retry(&latest.id, self.now) {
+            self.wake_at(retry);
+            return false;
+        }
+        let restarts = |name: &str| {
+            spec.resize_policy.iter().flatten().any(|policy| {
+                policy.resource_name == name && policy.restart_policy == "RestartContainer"
+            })
+        };
+        // Of a runtime that tells nothing nobody knows whether the restart has been.
+        if told.is_some() && ((cpu && restarts("cpu")) || (memory && restarts("memory"))) {
+            self.kill(latest, KillCause::Resized);
+            return true;
+        }
+        let (id, name) = (latest.id.clone(), latest.name.clone());
+        self.plan.resizes.push(Resize { id, name, told, wanted });
+        false
     }
 
     fn kill(&mut self, container: &ObservedContainer, cause: KillCause) {

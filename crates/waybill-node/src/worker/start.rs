@@ -5,21 +5,25 @@ use std::{fs, io, path::Path, sync::Arc};
 use futures_util::FutureExt;
 use tonic::{Code, Status};
 use tracing::warn;
-use waybill_proto::cri::{Mount, PodSandboxConfig};
+use waybill_proto::cri::{ImageSpec, Mount, PodSandboxConfig, UserNamespace};
 
 use super::{
     end::stop_gracefully,
+    failure::{Failure, PodFailure, shown},
     files,
-    plan::{KillCause, Plan, SandboxPlan, Start},
+    image::NeededImage,
+    plan::{Plan, Resize, SandboxPlan, Start},
     surroundings::Surroundings,
 };
 use crate::{
+    blocking,
     cri::{self, container, dns, hosts, image::FoundImage, labels, sandbox, words},
     environment::ContainerProvenance,
     event::Kind,
     observed::Observed,
     pod::{ContainerRef, Pod},
     status::Waiting,
+    volume::{self, VolumeImages},
 };
 
 /// Where the machine's names and resolvers stand.
@@ -33,53 +37,16 @@ pub(super) struct Started {
     /// Names of containers that run now.
     pub(super) started: Vec<String>,
     pub(super) failed: Vec<(String, Failure)>,
+    /// What came of changes of resources.
+    pub(super) resized: Vec<(Resize, Result<(), String>)>,
     /// What kept the pod as a whole from starting.
     pub(super) failure: Option<PodFailure>,
 }
 
-/// Why a pod as a whole did not start: reason and message of an event.
-#[derive(Debug)]
-pub(super) struct PodFailure {
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-    /// A node before this one asked for the same, and the runtime is still at it.
-    pub(super) under_way: bool,
-}
-
-impl PodFailure {
-    fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), under_way: false }
-    }
-}
-
-/// Why a container could not start.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// It was not made.
-    Other(Waiting),
-    /// It is being made: a node before this one asked for it.
-    UnderWay(Waiting),
-    Pull {
-        waiting: Waiting,
-        image: String,
-    },
-    /// It was made and did not start well, which counts as a start.
-    Run(Waiting),
-}
-
-impl Failure {
-    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::Other(Waiting { reason, message: message.into() })
-    }
-
-    fn waiting(&self) -> &Waiting {
-        match self {
-            Self::Other(waiting)
-            | Self::Pull { waiting, .. }
-            | Self::Run(waiting)
-            | Self::UnderWay(waiting) => waiting,
-        }
-    }
+/// What a container is made from.
+struct PulledImages {
+    own: FoundImage,
+    volumes: VolumeImages,
 }
 
 /// A container that was made.
@@ -120,6 +87,7 @@ impl Surroundings {
                 .await
                 .map_err(failed("FailedKillPod", "error removing container"))?;
         }
+        outcome.resized = self.resize(pod, plan).await;
         if plan.starts.is_empty() {
             return Ok(());
         }
@@ -132,8 +100,11 @@ impl Surroundings {
             SandboxPlan::Finish { .. } => return Ok(()),
         };
         let machine_dns = dns::parse(&files::read_or_empty(MACHINE_RESOLVERS));
-        let config = sandbox::config(pod, attempt, &self.machine, &machine_dns)
-            .map_err(|error| PodFailure::new("FailedCreatePodSandBox", error.to_string()))?;
+        let users = self
+            .users_of(pod, id.is_none())
+            .await
+            .map_err(|message| PodFailure::new("FailedCreatePodSandBox", message))?;
+        let config = sandbox::config(pod, attempt, &self.machine, &machine_dns, users);
         // None of these needs another.
         let (volumes, sandbox, first_image) = tokio::join!(
             self.prepare_volumes(pod),
@@ -159,6 +130,24 @@ impl Surroundings {
         Ok(())
     }
 
+    /// What the pod has instead of the machine's users. A `new` sandbox needs a runtime that can.
+    async fn users_of(&self, pod: &Pod, new: bool) -> Result<Option<UserNamespace>, String> {
+        if pod.spec().host_users != Some(false) {
+            return Ok(None);
+        }
+        let handler = pod.spec().runtime_class_name.as_deref().unwrap_or_default();
+        if new && !self.runtime.has_user_namespaces(handler).await.map_err(|it| shown(&it))? {
+            return Err(
+                "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
+                    .to_owned(),
+            );
+        }
+        let (ranges, uid) = (Arc::clone(&self.users), pod.uid().clone());
+        let chosen = blocking::blocking(move || ranges.of(&uid)).await;
+        let chosen = chosen.map_err(|error| error.to_string())?;
+        chosen.map(Some).map_err(|error| error.to_string())
+    }
+
     /// The image of the container that starts first.
     async fn first_image(
         &self,
@@ -167,7 +156,7 @@ impl Surroundings {
         config: &PodSandboxConfig,
     ) -> Option<Result<FoundImage, Failure>> {
         let container = pod.container(&plan.starts.first()?.name)?;
-        Some(self.images.ensure(self, pod, container, config).await)
+        Some(self.images.ensure(self, pod, NeededImage::of(&container), config).await)
     }
 
     /// The sandbox with that id, or a new one; and its addresses.
@@ -199,6 +188,7 @@ impl Surroundings {
                 KillCause::Rotated => {
                     format!("Container {} runs on old values, will be restarted", kill.name)
                 }
+                KillCause::Resized => format!("Container {} resize requires restart", kill.name),
                 KillCause::StartupFailed => {
                     format!("Container {} failed startup probe, will be restarted", kill.name)
                 }
@@ -262,11 +252,36 @@ impl Surroundings {
         self.metrics.starts().container(container.kind);
         let image = match image {
             Some(image) => image?,
-            None => self.images.ensure(self, pod, container, place.config).await?,
+            None => {
+                self.images.ensure(self, pod, NeededImage::of(&container), place.config).await?
+            }
         };
-        let made = self.make_and_start(pod, observed, (container, start), &image, place).await;
+        let volumes = self.volume_images(pod, container, place.config).await?;
+        let images = PulledImages { own: image, volumes };
+        let made = self.make_and_start(pod, observed, (container, start), &images, place).await;
         self.release_mounts(pod, container).await;
         self.post_start(pod, container, &made?, place.ips).await
+    }
+
+    /// The images that are volumes of a container, each pulled if its policy says so.
+    async fn volume_images(
+        &self,
+        pod: &Pod,
+        container: ContainerRef<'_>,
+        config: &PodSandboxConfig,
+    ) -> Result<VolumeImages, Failure> {
+        let mut images = VolumeImages::new();
+        for (volume, source) in volume::images(pod, container) {
+            let needed = NeededImage::of_volume(source, &container);
+            let found = self.images.ensure(self, pod, needed, config).await?;
+            let spec = ImageSpec {
+                image: found.image.id,
+                user_specified_image: source.reference.clone().unwrap_or_default(),
+                ..ImageSpec::default()
+            };
+            images.insert(volume.to_owned(), spec);
+        }
+        Ok(images)
     }
 
     /// The id of a container that runs.
@@ -275,11 +290,11 @@ impl Surroundings {
         pod: &Arc<Pod>,
         observed: &Observed,
         (container, start): (ContainerRef<'_>, &Start),
-        image: &FoundImage,
+        images: &PulledImages,
         place: &Place<'_>,
     ) -> Result<String, Failure> {
         let Created { id, hides_program } =
-            self.create(pod, observed, container, start.attempt, image, place).await?;
+            self.create(pod, observed, container, start.attempt, images, place).await?;
         let note = |reason, message: String| {
             self.recorder.container(pod, &start.name, Kind::Normal, reason, &message);
         };
@@ -302,13 +317,15 @@ impl Surroundings {
         observed: &Observed,
         container: ContainerRef<'_>,
         attempt: u32,
-        image: &FoundImage,
+        images: &PulledImages,
         place: &Place<'_>,
     ) -> Result<Created, Failure> {
+        let PulledImages { own: image, volumes } = images;
         let config_error = |message: String| Failure::new("CreateContainerConfigError", message);
         let environment =
             self.environment(pod, container, place.ips).await.map_err(config_error)?;
-        let mut mounts = self.mounts(pod, container, &environment).await.map_err(config_error)?;
+        let mounts = self.mounts(pod, container, &environment, volumes).await;
+        let mut mounts = mounts.map_err(config_error)?;
         let add = self.add_own_mounts(pod, container, attempt, place.ips, &mut mounts);
         add.map_err(|error| {
             config_error(format!("cannot prepare the container's files: {error}"))
@@ -321,6 +338,7 @@ impl Surroundings {
             image: &image.image,
             environment: &environment,
             mounts,
+            sandbox: place.config,
             target: target.as_deref(),
         };
         let config = container::config(request, &self.machine)
@@ -461,30 +479,9 @@ fn failed(reason: &'static str, what: &'static str) -> impl FnOnce(Status) -> Po
     }
 }
 
-/// As gRPC errors look in the events of kubelets.
-pub(super) fn shown(status: &Status) -> String {
-    let told = match status.message() {
-        "" => "the runtime does not say why",
-        told => told,
-    };
-    format!("rpc error: code = {:?} desc = {told}", status.code())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_error_without_words_gets_some() {
-        assert_eq!(
-            shown(&Status::already_exists("taken")),
-            "rpc error: code = AlreadyExists desc = taken"
-        );
-        assert_eq!(
-            shown(&Status::already_exists("")),
-            "rpc error: code = AlreadyExists desc = the runtime does not say why"
-        );
-    }
 
     /// `/dev/termination-log` used to be left in the machine's own `/dev`.
     #[test]

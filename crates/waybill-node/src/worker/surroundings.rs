@@ -11,6 +11,7 @@ use waybill_proto::cri::Mount;
 
 use super::{
     cgroup::Cgroups, image::Images, making::Making, memory::Health, plan, sysctl::SysctlPolicy,
+    users::UserRanges,
 };
 use crate::{
     Clock,
@@ -19,12 +20,14 @@ use crate::{
     environment::{Provenance, Request, Resolver},
     event::{Kind, Recorder},
     hook,
+    image_collection::ImageCollector,
     observed::Observed,
     pod::{ContainerRef, Pod},
+    pressure::Pressure,
     probe::{self, Prober},
     server::Metrics,
-    status::{self, Facts, Failed, Waiting, Writer},
-    volume::Volumes,
+    status::{self, Facts, Failed, Writer},
+    volume::{VolumeImages, Volumes},
 };
 
 /// The parts of the node that workers use.
@@ -49,6 +52,11 @@ pub(crate) struct Surroundings {
     pub(crate) writer: Writer,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) sysctls: SysctlPolicy,
+    /// Of pods with `hostUsers: false`.
+    pub(crate) users: Arc<UserRanges>,
+    pub(crate) pressure: Pressure,
+    /// Makes room when the disk of the images is full.
+    pub(crate) collector: Arc<ImageCollector>,
 }
 
 impl Surroundings {
@@ -93,15 +101,37 @@ impl Surroundings {
         pod: &Pod,
         container: ContainerRef<'_>,
         environment: &Environment,
+        images: &VolumeImages,
     ) -> Result<Vec<Mount>, String> {
-        let mounts = self.volumes.mounts(pod, container, environment).await;
-        mounts.map_err(|error| text(&error))
+        let mounts = self.volumes.mounts(pod, container, environment, images).await;
+        let mut mounts = mounts.map_err(|error| text(&error))?;
+        let wishes = container
+            .volume_mounts()
+            .iter()
+            .map(|mount| mount.recursive_read_only.as_deref() == Some("IfPossible"));
+        let wished: Vec<_> = mounts.iter_mut().zip(wishes).filter(|(_, wish)| *wish).collect();
+        if !wished.is_empty() {
+            let handler = pod.spec().runtime_class_name.as_deref().unwrap_or_default();
+            let asked = self.runtime.has_recursive_read_only(handler).await;
+            let can = asked.map_err(|status| status.message().to_owned())?;
+            wished.into_iter().for_each(|(mount, _)| mount.recursive_read_only = can);
+        }
+        Ok(mounts)
     }
 
     /// What is left mounted goes with the pod.
     pub(super) async fn release_mounts(&self, pod: &Pod, container: ContainerRef<'_>) {
         if let Err(error) = self.volumes.release(pod, container).await {
             warn!(container = container.name(), reason = text(&error), "a subPath is left mounted");
+        }
+    }
+
+    /// Of a pod of which nothing will run again.
+    pub(super) fn release_users(&self, pod: &Pod) {
+        if pod.spec().host_users == Some(false)
+            && let Err(error) = self.users.release(pod.uid())
+        {
+            warn!(pod = pod.name(), error = %Chain(&error), "a pod keeps its range of user ids");
         }
     }
 
@@ -184,19 +214,14 @@ impl Surroundings {
         &self,
         pod: &Arc<Pod>,
         observed: &Observed,
-        waiting: &BTreeMap<String, Waiting>,
+        facts: Facts,
         failed: Option<&plan::Failed>,
-        started: Option<Timestamp>,
     ) {
         let failed = failed.map(|failed| Failed {
             reason: failed.reason.to_owned(),
             message: failed.message.clone(),
         });
-        self.set_status(
-            pod,
-            observed,
-            Facts { waiting: waiting.clone(), failed, started, ..Facts::default() },
-        );
+        self.set_status(pod, observed, Facts { failed, ..facts });
     }
 
     /// Tells the status of a pod that ends.

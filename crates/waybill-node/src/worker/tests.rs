@@ -2,6 +2,7 @@
 
 mod eviction;
 mod extremes;
+mod resizes;
 mod runtime;
 mod starts;
 
@@ -12,14 +13,16 @@ use serde_json::{Value, json};
 use waybill_api::gates::FeatureGates;
 
 use self::runtime::FakeRuntime;
-use super::*;
+use super::{users::UserRanges, *};
 use crate::{
     cri::{Runtime, labels, sandbox::Machine},
     directories::Directories,
     environment::{NodeFacts, Provenance, Resolver},
     event::Recorder,
+    image_collection::{ImageCollector, ImageLimits},
     objects::{NoObjects, ObjectSource},
     pod::PodOrigin,
+    pressure::{EvictionLimits, EvictionThresholds, Pressure},
     probe::Prober,
     server::Metrics,
     status::Writer,
@@ -68,10 +71,26 @@ fn workers_by(fake: &FakeRuntime, clock: crate::Clock) -> Workers {
             &tasks,
             &stop,
         ),
-        recorder,
+        recorder: recorder.clone(),
         writer: Writer::new(None, &tasks, &stop),
         metrics: Arc::new(Metrics::new(FeatureGates::all_on())),
         sysctls: SysctlPolicy::default(),
+        users: Arc::new(UserRanges::new(&directories, 110)),
+        pressure: Pressure::new(
+            EvictionLimits {
+                // Whatever this machine is short of.
+                thresholds: EvictionThresholds::parse("").unwrap(),
+                ..EvictionLimits::default()
+            },
+            directory.to_owned(),
+        ),
+        collector: Arc::new(ImageCollector::new(
+            runtime.clone(),
+            ImageLimits { high_percent: 100, low_percent: 99, least_age: Duration::ZERO },
+            recorder.clone(),
+            Arc::clone(&clock),
+            Box::new(BTreeSet::new),
+        )),
         runtime,
         directories,
         clock,

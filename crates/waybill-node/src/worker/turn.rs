@@ -14,10 +14,12 @@ use tracing::{Instrument, info_span, warn};
 use super::{
     End, Wanted, Workers, admission,
     end::Ending,
+    failure::{Failure, PodFailure},
     memory::Memory,
     plan::{self, Failed, KillCause, Plan, SandboxPlan},
     prune,
-    start::{Failure, PodFailure, Started},
+    resize::{self, Allocated, Requests},
+    start::Started,
     surroundings::Surroundings,
     sysctl,
 };
@@ -27,13 +29,15 @@ use crate::{
     event::Kind,
     observed::{Observed, ObservedContainer},
     pod::Pod,
-    status::{EVICTED, Waiting},
+    status::{EVICTED, Facts, ResizeState, Waiting},
 };
 
 /// After the runtime did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Turns that take longer are told of while they last.
 const QUICK: Duration = Duration::from_millis(100);
+/// Between two looks whether a node has the resources that a pod waits for.
+const DEFERRED: Duration = Duration::from_secs(30);
 /// Between two looks at what volumes were made from.
 const REFRESH: Duration = Duration::from_secs(60);
 /// What stands for the pod as a whole among the failures of its containers.
@@ -54,6 +58,8 @@ pub(super) struct Worker {
     refresh: Instant,
     /// Since when the pod is about to start, until it has.
     starting: Option<Instant>,
+    /// How far other resources for the pod are.
+    resize: ResizeState,
 }
 
 /// When the next turn is.
@@ -81,6 +87,7 @@ impl Worker {
             seen: None,
             refresh: Instant::now() + REFRESH,
             starting: None,
+            resize: ResizeState::default(),
         }
     }
 
@@ -110,23 +117,52 @@ impl Worker {
                 self.memory.forgive();
             }
             let mut ending = self.wanted.clone();
+            let pod = self.allocate(&wanted.pod);
             let next = tokio::select! {
-                next = self.turn(&wanted.pod) => next,
+                next = self.turn(&pod) => next,
                 // What was under way is found in the runtime.
                 _ = ending.wait_for(Wanted::is_ending) => continue,
             };
+            let next = if self.resize.pending.is_some() { next.at_most(DEFERRED) } else { next };
             self.wait(next, &wanted.pod).await;
         }
+    }
+
+    /// The pod with the resources that the node gives it.
+    fn allocate(&mut self, pod: &Arc<Pod>) -> Arc<Pod> {
+        let others = || {
+            let pods = self.workers.all().into_iter();
+            let others = pods.filter(|other| other.uid() != pod.uid() && !other.has_ended());
+            others.fold(Requests::default(), |sum, other| sum.saturating_add(Requests::of(&other)))
+        };
+        let allocatable = &self.around.resolver.node.allocatable;
+        let Allocated { pod: allocated, pending } = resize::allocate(pod, allocatable, others);
+        if let Some(pending) = &pending
+            && self.resize.pending.as_ref() != Some(pending)
+        {
+            let reason = format!("Resize{}", pending.reason);
+            self.around.recorder.pod(pod, Kind::Warning, &reason, &pending.message);
+        }
+        self.resize.pending = pending;
+        allocated
     }
 
     /// Decides whether the node takes the pod. If not, there is one event about it, as of kubelets.
     fn admit(&mut self, pod: &Pod) {
         let (around, spec) = (&self.around, pod.spec());
+        // One that the node has taken before has a start.
+        if !self.memory.was_judged && pod.start_time().is_none() && !pod.has_ended() {
+            let conditions = around.pressure.conditions();
+            self.memory.turned_away = admission::refusal_under(conditions, pod);
+        }
+        self.memory.was_judged = true;
         let sysctl = around.sysctls.refusal(spec).map(|why| (sysctl::FORBIDDEN, why));
         let refused = sysctl.or_else(|| {
             let why = admission::refusal(spec, &around.resolver.node)?;
             Some((admission::REFUSED, why))
         });
+        let turned_away = self.memory.turned_away.clone();
+        let refused = refused.or_else(|| Some((EVICTED, turned_away?)));
         if let Some((reason, message)) = &refused
             && self.memory.refused.is_none()
             && !pod.has_ended()
@@ -204,11 +240,13 @@ impl Worker {
         let now = self.around.now();
         let plan = plan::plan(pod, &observed, &self.memory, now);
         self.tell_pauses(pod, &plan);
+        self.resize.under_way.clone_from(&plan.resizing);
+        self.resize.error = self.memory.resize_error().cloned();
         if let SandboxPlan::Finish { failed } = &plan.sandbox {
             return self.finish(pod, &observed, failed.as_ref()).await;
         }
         let paused = self.memory.not_before(WHOLE_POD, now).map(|(until, _)| until);
-        let idle = plan.kills.is_empty() && plan.starts.is_empty();
+        let idle = plan.kills.is_empty() && plan.starts.is_empty() && plan.resizes.is_empty();
         if idle || paused.is_some() {
             self.publish(pod, &observed, &plan.waiting, None);
             self.measure(pod, &observed);
@@ -272,15 +310,25 @@ impl Worker {
         waiting: &BTreeMap<String, Waiting>,
         failed: Option<&Failed>,
     ) {
-        self.around.publish(pod, observed, waiting, failed, self.memory.started);
+        let facts = Facts {
+            waiting: waiting.clone(),
+            started: self.memory.started,
+            resize: self.resize.clone(),
+            ..Facts::default()
+        };
+        self.around.publish(pod, observed, facts, failed);
     }
 
     fn remember(&mut self, pod: &Pod, plan: &Plan, outcome: Started) {
         let now = self.around.now();
         for kill in &plan.kills {
-            if matches!(kill.cause, KillCause::Rotated | KillCause::SpecChanged) {
+            let again = [KillCause::Resized, KillCause::Rotated, KillCause::SpecChanged];
+            if again.contains(&kill.cause) {
                 self.memory.replace(&kill.name);
             }
+        }
+        for (resize, done) in outcome.resized {
+            self.memory.set_resized(&resize.id, resize.wanted, done, now);
         }
         if outcome.failure.is_none() {
             self.memory.succeeded(WHOLE_POD);
@@ -357,6 +405,7 @@ impl Worker {
             if evicted {
                 self.around.clear_volumes(pod).await;
             }
+            self.around.release_users(pod);
             self.seen = Some(observed.clone());
             return Next::Woken;
         }
@@ -374,6 +423,17 @@ impl Worker {
                 warn!(code = ?status.code(), reason = status.message(), "a pod that ended does not stop");
                 Next::After(ASK_AGAIN)
             }
+        }
+    }
+}
+
+impl Next {
+    /// The same, and after `pause` if that is sooner.
+    fn at_most(self, pause: Duration) -> Self {
+        match self {
+            Self::Now => Self::Now,
+            Self::After(other) => Self::After(other.min(pause)),
+            Self::Woken => Self::After(pause),
         }
     }
 }

@@ -5,10 +5,11 @@ use std::{
     sync::Arc,
 };
 
+use oci_spec::image::Config as ImageConfig;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_change, mount_remount};
 use tracing::info;
 use waybill_proto::cri::{
-    ContainerConfig, ContainerEventType, CreateContainerRequest, NamespaceMode,
+    ContainerConfig, ContainerEventType, CreateContainerRequest, KeyValue, NamespaceMode,
 };
 
 use super::{
@@ -17,13 +18,14 @@ use super::{
     files,
     record::{self, ContainerRecord, RecordedUser, SandboxRecord},
     sensitive, signals,
-    spec::{self, Plan, Rootfs},
+    spec::{self, Plan, Rootfs, User},
     store::{Name, new_id},
     volumes,
 };
 use crate::{
     engine::{ContainerRequest, State, Stdio},
-    image::{Image, ImageName},
+    id_map::UserNamespace,
+    image::{Access, Image, ImageName},
 };
 
 impl Cri {
@@ -64,94 +66,92 @@ impl Cri {
         sandbox: &SandboxRecord,
         mut config: ContainerConfig,
     ) -> Result<ContainerRecord> {
-        let log = log_path(&sandbox.config.log_directory, &config.log_path)?;
-        let target_pid = self.target_pid(&config, &sandbox.id)?;
-        let name = config.image.as_ref().map_or("", |image| image.image.as_str()).to_owned();
-        let variables = std::mem::take(&mut config.envs);
-        let (cri, id, sandbox) = (Arc::clone(self), id.to_owned(), sandbox.clone());
-        let (record, request) = self
-            .making(move || {
-                let image = cri.images.resolve(&name)?;
-                let rootfs = cri.mount_rootfs(&id, &image)?;
-                if let Some(directory) = log.as_deref().and_then(Path::parent) {
-                    std::fs::create_dir_all(directory)
-                        .map_err(CriError::io("make the log directory", directory))?;
-                }
-                let sources = cri.mount_images(&id, &mut config.mounts)?;
-                let image_config = image.config.config().clone().unwrap_or_default();
-                let inside = Rootfs::open(&rootfs).map_err(CriError::io("open", &rootfs))?;
-                let context = spec::security_context(&config);
-                let read = |path: &str| inside.read(path).map_err(CriError::io("read", path));
-                let image_user = image_config.user().as_deref().unwrap_or_default();
-                let user = spec::resolve(
-                    &context,
-                    image_user,
-                    &read("/etc/passwd")?,
-                    &read("/etc/group")?,
-                )?;
-                let shared =
-                    files::shared(&cri.sandbox_dir(&sandbox.id), sandbox.namespace_options().ipc());
-                let plan = Plan {
-                    id: &id,
-                    config: &config,
-                    sources: &sources,
-                    sandbox: &sandbox,
-                    shared: &shared,
-                    image: &image_config,
-                    user: &user,
-                    rootfs: &rootfs,
-                    target_pid,
-                    machine: &cri.machine,
-                };
-                spec::check_destinations(&inside, &config.mounts)?;
-                volumes::make_host_paths(&config.mounts)?;
-                let spec = plan.spec()?;
-                let env = plan.environment(variables)?;
-                let working_dir = plan.working_dir()?;
-                inside
-                    .make_directory(&working_dir)
-                    .map_err(CriError::io("make the working directory", &working_dir))?;
-                let env_names = sensitive::shown_names(&config, env.iter().map(|(name, _)| name));
-                let stop_signal = stop_signal(&config, image_config.stop_signal().as_deref())?;
-                let resources = config.linux.as_ref().and_then(|it| it.resources.clone());
-                let seccomp = spec::seccomp_profile(&spec::security_context(&config))?;
-                sensitive::hide_words(&mut config);
-                let program_name = spec::program(&config, &image_config);
-                let stdio = Stdio {
-                    stdin: config.stdin,
-                    stdin_once: config.stdin_once,
-                    tty: config.tty,
-                    log: log.clone(),
-                };
-                let record = ContainerRecord {
-                    id,
-                    sandbox: sandbox.id.clone(),
-                    created_at: cri.now(),
-                    env_names,
-                    image_id: image.id.to_string(),
-                    image_ref: image_ref(&image),
-                    image_tag: image_tag(&config, &image),
-                    log,
-                    user: RecordedUser { uid: user.uid, gid: user.gid, groups: user.groups },
-                    resources: resources.unwrap_or_default(),
-                    stop_signal,
-                    start_error: None,
-                    config,
-                };
-                Ok((record, ContainerRequest { spec, env, stdio, seccomp, program_name }))
-            })
-            .await?;
+        let wanted = Wanted {
+            id: id.to_owned(),
+            sandbox: sandbox.clone(),
+            log: log_path(&sandbox.config.log_directory, &config.log_path)?,
+            target_pid: self.target_pid(&config, &sandbox.id)?,
+            variables: std::mem::take(&mut config.envs),
+            config,
+        };
+        let cri = Arc::clone(self);
+        let (record, request) = self.making(move || cri.prepare(wanted)).await?;
         self.engine.create(&record.id, request).await?;
         let directory = self.container_dir(&record.id);
         record::write(&directory, &record).map_err(CriError::io("write", &directory))?;
         Ok(record)
     }
 
-    fn mount_rootfs(&self, id: &str, image: &Image) -> Result<PathBuf> {
+    /// Mounts what the container is made of, and makes the request for the engine and the record of it.
+    fn prepare(&self, wanted: Wanted) -> Result<(ContainerRecord, ContainerRequest)> {
+        let Wanted { id, sandbox, mut config, variables, log, target_pid } = wanted;
+        let name = config.image.as_ref().map_or("", |image| image.image.as_str());
+        let image = self.images.resolve(name)?;
+        let user_namespace = sandbox.user_namespace();
+        let rootfs = self.mount_rootfs(&id, &image, user_namespace.as_ref())?;
+        make_log_directory(log.as_deref())?;
+        let sources = self.mount_images(&id, &mut config.mounts, user_namespace.as_ref())?;
+        let image_config = image.config.config().clone().unwrap_or_default();
+        let inside = Rootfs::open(&rootfs).map_err(CriError::io("open", &rootfs))?;
+        let user = user_of(&config, &image_config, &inside)?;
+        let shared =
+            files::shared(&self.sandbox_dir(&sandbox.id), sandbox.namespace_options().ipc());
+        let plan = Plan {
+            id: &id,
+            config: &config,
+            sources: &sources,
+            sandbox: &sandbox,
+            shared: &shared,
+            image: &image_config,
+            user: &user,
+            rootfs: &rootfs,
+            target_pid,
+            machine: &self.machine,
+        };
+        spec::check_destinations(&inside, &config.mounts)?;
+        volumes::make_host_paths(&config.mounts)?;
+        let spec = plan.spec()?;
+        let env = plan.environment(variables)?;
+        let working_dir = plan.working_dir()?;
+        let owner = user_namespace.map_or(0, |user| user.map.root());
+        inside
+            .make_directory(&working_dir, owner)
+            .map_err(CriError::io("make the working directory", &working_dir))?;
+        let env_names = sensitive::shown_names(&config, env.iter().map(|(name, _)| name));
+        let stop_signal = stop_signal(&config, image_config.stop_signal().as_deref())?;
+        let resources = config.linux.as_ref().and_then(|it| it.resources.clone());
+        let seccomp = spec::seccomp_profile(&spec::security_context(&config))?;
+        sensitive::hide_words(&mut config);
+        let program_name = spec::program(&config, &image_config);
+        let stdio = stdio_of(&config, log.clone());
+        let record = ContainerRecord {
+            id,
+            sandbox: sandbox.id.clone(),
+            created_at: self.now(),
+            env_names,
+            image_id: image.id.to_string(),
+            image_ref: image_ref(&image),
+            image_tag: image_tag(&config, &image),
+            log,
+            user: RecordedUser { uid: user.uid, gid: user.gid, groups: user.groups },
+            resources: resources.unwrap_or_default(),
+            stop_signal,
+            start_error: None,
+            config,
+        };
+        Ok((record, ContainerRequest { spec, env, stdio, seccomp, program_name }))
+    }
+
+    fn mount_rootfs(
+        &self,
+        id: &str,
+        image: &Image,
+        user: Option<&UserNamespace>,
+    ) -> Result<PathBuf> {
         let (directory, rootfs) = (self.container_dir(id), self.rootfs(id));
         record::make_directory(&directory).map_err(CriError::io("make", &directory))?;
         std::fs::create_dir(&rootfs).map_err(CriError::io("make", &rootfs))?;
-        self.images.mount(image, id, &rootfs)?;
+        self.images.mount_with(image, id, &rootfs, Access::ReadWrite, user)?;
         // What is mounted in a container whose root is shared must not appear out here.
         mount_change(&rootfs, MountPropagationFlags::PRIVATE)
             .map_err(|error| CriError::io("make private", &rootfs)(error.into()))?;
@@ -203,6 +203,38 @@ impl Cri {
         })
         .await
     }
+}
+
+/// A container that is asked for, and what was found out about the request.
+struct Wanted {
+    id: String,
+    sandbox: SandboxRecord,
+    /// Without variables.
+    config: ContainerConfig,
+    variables: Vec<KeyValue>,
+    log: Option<PathBuf>,
+    target_pid: Option<i32>,
+}
+
+fn make_log_directory(log: Option<&Path>) -> Result<()> {
+    match log.and_then(Path::parent) {
+        Some(directory) => std::fs::create_dir_all(directory)
+            .map_err(CriError::io("make the log directory", directory)),
+        None => Ok(()),
+    }
+}
+
+/// Who the container runs as, by the request, the image and the files in it.
+fn user_of(config: &ContainerConfig, image: &ImageConfig, inside: &Rootfs) -> Result<User> {
+    let read = |path: &str| inside.read(path).map_err(CriError::io("read", path));
+    let image_user = image.user().as_deref().unwrap_or_default();
+    let context = spec::security_context(config);
+    spec::resolve(&context, image_user, &read("/etc/passwd")?, &read("/etc/group")?)
+}
+
+fn stdio_of(config: &ContainerConfig, log: Option<PathBuf>) -> Stdio {
+    let ContainerConfig { stdin, stdin_once, tty, .. } = *config;
+    Stdio { stdin, stdin_once, tty, log }
 }
 
 /// Where the log goes: `log_path` below the sandbox's directory, if both are given.

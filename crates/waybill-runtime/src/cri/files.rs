@@ -5,7 +5,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::{PermissionsExt, chown, symlink},
     path::Path,
 };
 
@@ -36,6 +36,8 @@ const SHM_OPTIONS: &std::ffi::CStr = c"mode=1777,size=67108864";
 pub(crate) struct Isolation {
     pub(crate) network: NamespaceMode,
     pub(crate) ipc: NamespaceMode,
+    /// Who is root in the sandbox, as the machine counts.
+    pub(crate) owner: u32,
 }
 
 /// Where a sandbox's files are.
@@ -83,7 +85,15 @@ pub(crate) fn make(
     let shared = shared(directory, isolation.ipc);
     write(&shared.hostname, &format!("{hostname}\n"))?;
     write(&shared.hosts, &hosts)?;
-    write(&shared.resolv_conf, &resolv_conf)
+    write(&shared.resolv_conf, &resolv_conf)?;
+    let mounted = directory.join(MOUNT);
+    let names = [&shared.hostname, &shared.hosts, &shared.resolv_conf];
+    let own = [mounted.join(MEMORY), mounted.join(NAMES)];
+    for path in names.into_iter().chain(&own).filter(|_| isolation.owner != 0) {
+        chown(path, Some(isolation.owner), Some(isolation.owner))
+            .map_err(CriError::io("give away", path))?;
+    }
+    Ok(())
 }
 
 fn mount_own(directory: &Path) -> Result<()> {

@@ -16,6 +16,7 @@ use super::{
     error::{CriError, Result},
     spec::Rootfs,
 };
+use crate::{id_map::UserNamespace, image::Access};
 
 /// Below a container's directory.
 const VOLUMES: &str = "volumes";
@@ -27,9 +28,10 @@ impl Cri {
         &self,
         container: &str,
         mounts: &mut [cri::Mount],
+        user: Option<&UserNamespace>,
     ) -> Result<Vec<Option<PathBuf>>> {
         let mount = |(number, mount): (usize, &mut cri::Mount)| match is_image(mount) {
-            true => self.mount_image(container, number, mount).map(Some),
+            true => self.mount_image(container, number, mount, user).map(Some),
             false => Ok(None),
         };
         mounts.iter_mut().enumerate().map(mount).collect()
@@ -40,6 +42,7 @@ impl Cri {
         container: &str,
         number: usize,
         mount: &mut cri::Mount,
+        user: Option<&UserNamespace>,
     ) -> Result<PathBuf> {
         check(mount)?;
         let spec = mount.image.get_or_insert_default();
@@ -47,7 +50,8 @@ impl Cri {
         spec.image_ref = image.id.to_string();
         let place = self.container_dir(container).join(VOLUMES).join(number.to_string());
         fs::create_dir_all(&place).map_err(CriError::io("make", &place))?;
-        self.images.mount_read_only(&image, &store_id(container, number), &place)?;
+        let id = store_id(container, number);
+        self.images.mount_with(&image, &id, &place, Access::ReadOnly, user)?;
         // What is mounted there in the container must not appear out here.
         mount_change(&place, MountPropagationFlags::PRIVATE)
             .map_err(|error| CriError::io("make private", &place)(error.into()))?;

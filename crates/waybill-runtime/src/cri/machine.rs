@@ -21,6 +21,8 @@ pub(crate) struct Machine {
     pub(crate) apparmor: AppArmor,
     /// Whether a whole tree of mounts can be made read-only at once: Linux 5.12.
     pub(crate) recursive_read_only: bool,
+    /// Whether pods can have users of their own, or what is in the way.
+    pub(crate) user_namespaces: Result<(), String>,
     /// The number of the last capability that the kernel knows.
     pub(crate) last_capability: u32,
     pub(crate) hostname: String,
@@ -50,10 +52,19 @@ impl Machine {
             selinux: Path::new("/sys/fs/selinux/enforce").exists(),
             apparmor: AppArmor::look_up(Path::new("/")),
             recursive_read_only: kernel_at_least(&uname().release().to_string_lossy(), (5, 12)),
+            user_namespaces: Err("nobody has tried yet".to_owned()),
             last_capability: last.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(40),
             hostname: uname().nodename().to_string_lossy().into_owned(),
             container_open_files: None,
         }
+    }
+}
+
+/// Whether the running kernel can have an overlay over directories whose ids are mapped: Linux 5.19.
+pub(crate) fn maps_layers() -> Result<(), String> {
+    match kernel_at_least(&uname().release().to_string_lossy(), (5, 19)) {
+        true => Ok(()),
+        false => Err("the root file systems of containers need Linux 5.19 or newer".to_owned()),
     }
 }
 
@@ -77,6 +88,7 @@ impl Machine {
             selinux: false,
             apparmor: AppArmor::default(),
             recursive_read_only: true,
+            user_namespaces: Ok(()),
             last_capability: 40,
             hostname: "node-1".into(),
             container_open_files: None,

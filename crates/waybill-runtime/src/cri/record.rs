@@ -16,9 +16,10 @@ use waybill_proto::cri::{
     NamespaceOption, PodSandboxConfig,
 };
 
-use super::machine::Machine;
+use super::{machine::Machine, spec::user_namespace};
 use crate::{
     engine::Namespaces,
+    id_map::UserNamespace,
     versioned::{self, Unreadable, Versioned},
 };
 
@@ -39,7 +40,12 @@ pub(crate) struct SandboxRecord {
 }
 
 impl Versioned for SandboxRecord {
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
+
+    /// Who knows of no user namespaces would make containers without.
+    fn version(&self) -> u32 {
+        if self.namespaces.user.is_some() { 2 } else { 1 }
+    }
 }
 
 impl SandboxRecord {
@@ -49,6 +55,12 @@ impl SandboxRecord {
 
     pub(crate) fn namespace_options(&self) -> NamespaceOption {
         self.security_context().and_then(|it| it.namespace_options.clone()).unwrap_or_default()
+    }
+
+    /// The user namespace that its containers are in, if they do not share the machine's.
+    pub(crate) fn user_namespace(&self) -> Option<UserNamespace> {
+        let map = user_namespace::requested(&self.namespace_options()).ok().flatten()?;
+        Some(UserNamespace { pin: self.namespaces.user.clone()?, map })
     }
 
     pub(crate) fn is_privileged(&self) -> bool {
@@ -73,12 +85,14 @@ pub(crate) struct NamespacePaths {
     pub(crate) ipc: Option<PathBuf>,
     pub(crate) uts: Option<PathBuf>,
     pub(crate) pid: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) user: Option<PathBuf>,
 }
 
 impl From<Namespaces> for NamespacePaths {
     fn from(namespaces: Namespaces) -> Self {
-        let Namespaces { network, ipc, uts, pid } = namespaces;
-        Self { network, ipc, uts, pid }
+        let Namespaces { network, ipc, uts, pid, user } = namespaces;
+        Self { network, ipc, uts, pid, user }
     }
 }
 

@@ -17,7 +17,10 @@ use super::{
     status::HANDLERS,
     store::{Name, Sandbox, new_id},
 };
-use crate::engine::{EngineError, NamespaceMode as Mode, SandboxRequest};
+use crate::{
+    IdMap,
+    engine::{EngineError, NamespaceMode as Mode, SandboxRequest},
+};
 
 /// Above the cgroups of sandboxes that do not say where theirs stands.
 const CGROUP_ROOT: &str = "/waybill";
@@ -170,7 +173,7 @@ impl Cri {
             }
             spec::check_sandbox(context, &self.machine)?;
         }
-        spec::check_user_namespace(&options)?;
+        spec::user_namespace::check_sandbox(&options, &self.machine)?;
         check_modes(&options)?;
         check_ports(config, options.network())?;
         Ok(metadata)
@@ -201,7 +204,12 @@ impl Cri {
         let hostname = record.hostname(&self.machine).to_owned();
         let directory = self.sandbox_dir(id);
         let files = (directory.clone(), record.config.clone(), hostname.clone());
-        let isolation = files::Isolation { network: options.network(), ipc: options.ipc() };
+        let user = spec::user_namespace::requested(&options)?;
+        let isolation = files::Isolation {
+            network: options.network(),
+            ipc: options.ipc(),
+            owner: user.map_or(0, IdMap::root),
+        };
         self.making(move || {
             let (directory, config, hostname) = files;
             record::make_directory(&directory).map_err(CriError::io("make", &directory))?;
@@ -214,6 +222,7 @@ impl Cri {
             network: mode(options.network()),
             pid: mode(options.pid()),
             ipc: mode(options.ipc()),
+            user,
             sysctls: record.config.linux.as_ref().map(|it| it.sysctls.clone()).unwrap_or_default(),
             cgroup_parent: record.cgroup_parent.clone(),
         };

@@ -30,9 +30,19 @@ use waybill_proto::{
 use waybill_stream::open_connections::MostConnections;
 
 use super::{
-    Clock, Cri, authority::Caller, deadline::Deadlines, error::CriError, events::Events,
-    image::ImageService, image_transfer::ImageTransfer, machine::Machine, service::Runtime,
-    sessions::SessionService, stats::Samples, status::Network, store::Store,
+    Clock, Cri,
+    authority::Caller,
+    deadline::Deadlines,
+    error::CriError,
+    events::Events,
+    image::ImageService,
+    image_transfer::ImageTransfer,
+    machine::{self, Machine},
+    service::Runtime,
+    sessions::SessionService,
+    stats::Samples,
+    status::Network,
+    store::Store,
 };
 use crate::{
     engine::{Engine, EngineError, Spawner},
@@ -108,6 +118,13 @@ pub enum ServerError {
     },
 }
 
+/// Whether pods can have users of their own, by having some.
+async fn try_user_namespaces(engine: &Engine, images: &Images) -> Result<(), String> {
+    machine::maps_layers()?;
+    let tried = engine.check_user_namespaces(images.layers_path()).await;
+    tried.map_err(|error| Chain(&error).to_string())
+}
+
 impl Server {
     /// Takes over what an earlier runtime left, and serves.
     pub async fn start(config: Config, spawner: Spawner) -> Result<Self, ServerError> {
@@ -136,8 +153,13 @@ impl Server {
         if !engine.guards_devices() {
             warn!("this kernel guards no devices for us: no container may make nodes of them");
         }
+        let user_namespaces = try_user_namespaces(&engine, &images).await;
+        if let Err(reason) = &user_namespaces {
+            warn!(reason, "no pod can have a user namespace");
+        }
         let cri = Arc::new(Cri {
             machine: Machine {
+                user_namespaces,
                 container_open_files: config.container_open_files,
                 ..Machine::look_up(engine.guards_devices())
             },

@@ -13,6 +13,7 @@ mod resources;
 mod rootfs;
 mod sharing;
 mod user;
+pub(crate) mod user_namespace;
 
 use std::path::{Path, PathBuf};
 
@@ -43,6 +44,7 @@ use super::{
     machine::Machine,
     record::SandboxRecord,
 };
+use crate::IdMap;
 
 /// The program that a container of `config` runs, as `config` names it.
 pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig) -> Option<String> {
@@ -72,6 +74,8 @@ impl Plan<'_> {
             let reason = "a privileged container needs a sandbox that was made for one";
             return Err(CriError::invalid(reason));
         }
+        let users = user_namespace::requested(&self.sandbox.namespace_options())?;
+        self.check_users(users)?;
         let apparmor = profiles::check_container(&context, self.machine)?;
         let root = RootBuilder::default().path(self.rootfs).readonly(context.readonly_rootfs);
         let mounts = mounts::mounts(
@@ -81,6 +85,7 @@ impl Plan<'_> {
                 shared: self.shared,
                 privileged: context.privileged,
                 read_only_root: context.readonly_rootfs,
+                users,
             },
             self.machine,
         )?;
@@ -148,8 +153,9 @@ impl Plan<'_> {
         propagation: Option<&str>,
     ) -> Result<Linux> {
         let devices = if context.privileged {
-            devices::of_the_machine()?
+            devices::of_the_machine(self.sandbox.namespaces.user.is_some())?
         } else {
+            self.check_devices(context)?;
             devices::requested(&self.config.devices)?
         };
         let requested = requested_resources(self.config).cloned().unwrap_or_default();
@@ -169,6 +175,9 @@ impl Plan<'_> {
             .readonly_paths(read_only)
             .build()?;
         linux.set_rootfs_propagation(propagation.map(str::to_owned));
+        let users = user_namespace::requested(&self.sandbox.namespace_options())?;
+        let map = users.map(mounts::id_mappings).transpose()?;
+        linux.set_uid_mappings(map.clone()).set_gid_mappings(map);
         Ok(linux)
     }
 
@@ -181,6 +190,7 @@ impl Plan<'_> {
             (LinuxNamespaceType::Network, &shared.network),
             (LinuxNamespaceType::Ipc, &shared.ipc),
             (LinuxNamespaceType::Uts, &shared.uts),
+            (LinuxNamespaceType::User, &shared.user),
         ];
         for (typ, path) in joined {
             if let Some(path) = path {
@@ -204,17 +214,48 @@ impl Plan<'_> {
                 namespaces.push(join(LinuxNamespaceType::Pid, &path)?);
             }
         }
-        if !context.privileged {
+        // Only who owns a namespace of cgroups may mount them.
+        if !context.privileged || shared.user.is_some() {
             namespaces.push(own(LinuxNamespaceType::Cgroup)?);
         }
         Ok(namespaces)
     }
 
+    /// Refuses users that the pod does not have: the kernel would not say which.
+    fn check_users(&self, users: Option<IdMap>) -> Result<()> {
+        let Some(map) = users else { return Ok(()) };
+        let ids =
+            [self.user.uid, self.user.gid].into_iter().chain(self.user.groups.iter().copied());
+        match ids.into_iter().find(|&id| map.on_the_machine(id).is_none()) {
+            None => Ok(()),
+            Some(id) => Err(CriError::invalid(format!(
+                "user or group {id} is not among the {} ids of the pod's user namespace; use one below that",
+                map.length()
+            ))),
+        }
+    }
+
+    /// In a user namespace nobody makes nodes; libcontainer binds those of the machine, which it finds by their names in the
+    /// container.
+    fn check_devices(&self, context: &LinuxContainerSecurityContext) -> Result<()> {
+        let options = context.namespace_options.as_ref();
+        let users = options.map(user_namespace::requested).transpose()?.flatten();
+        let mut devices = self.config.devices.iter();
+        match devices.find(|it| Path::new(&it.host_path) != Path::new("/").join(&it.container_path))
+        {
+            Some(device) if users.is_some() => Err(CriError::unsupported(
+                "a device under another name in a user namespace",
+                format!("name {:?} the same inside, or set hostUsers to true", device.host_path),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Network and IPC are the sandbox's; only the process namespace is each container's choice.
     fn pid_mode(&self, context: &LinuxContainerSecurityContext) -> Result<NamespaceMode> {
         let of_sandbox = self.sandbox.namespace_options();
+        user_namespace::check_container(&of_sandbox, context.namespace_options.as_ref())?;
         let Some(options) = &context.namespace_options else { return Ok(of_sandbox.pid()) };
-        check_user_namespace(options)?;
         let differs = |wanted: NamespaceMode, made: NamespaceMode| {
             wanted == NamespaceMode::Node && made != NamespaceMode::Node
         };
@@ -227,15 +268,6 @@ impl Plan<'_> {
         }
         Ok(options.pid())
     }
-}
-
-/// User namespaces need ID-mapped mounts in images and volumes.
-pub(crate) fn check_user_namespace(options: &cri::NamespaceOption) -> Result<()> {
-    let asked = options.userns_options.as_ref().is_some_and(|it| it.mode() != NamespaceMode::Node);
-    if asked {
-        return Err(CriError::unsupported("a user namespace", "set hostUsers to true"));
-    }
-    Ok(())
 }
 
 /// What the request says before anything is made for it.

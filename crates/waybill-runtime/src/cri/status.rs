@@ -98,7 +98,7 @@ impl Cri {
             name: (*name).to_owned(),
             features: Some(RuntimeHandlerFeatures {
                 recursive_read_only_mounts: self.machine.recursive_read_only,
-                user_namespaces: false,
+                user_namespaces: self.machine.user_namespaces.is_ok(),
             }),
         };
         StatusResponse {
@@ -140,6 +140,7 @@ impl Cri {
             "stateDir": self.state_dir,
             "streamingAddress": self.streaming.address().to_string(),
             "cgroup": if self.machine.unified { "v2" } else { "v1" },
+            "userNamespaces": self.machine.user_namespaces.as_ref().err().map_or("yes", String::as_str),
             "podNetwork": "loopback",
             "podCidr": self.network.pod_cidr(),
             "unknownSandboxes": self.store.unknown_sandboxes().len(),

@@ -301,11 +301,14 @@ fn inherit_cpuset(parent: &Path, directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{hierarchies::tests::HYBRID, *};
+    use super::{
+        hierarchies::tests::{HYBRID, parse},
+        *,
+    };
 
     #[test]
     fn a_cgroup_path_is_absolute_and_plain() {
-        let hierarchies = Hierarchies::parse(HYBRID).unwrap();
+        let hierarchies = parse(HYBRID).unwrap();
         let new = |path: &str| Cgroup::new(&hierarchies, Path::new(path)).is_some();
         assert!(new("/pods/a/b"));
         for bad in ["/", "", "pods/a", "/pods/../..", "/.."] {

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxResources};
 use serde::{Deserialize, Serialize};
 
-use super::{Exit, State, Stdio, cgroup::SessionIdentity, settings::Settings, volume::Volume};
+use super::{
+    Exit, State, Stdio, cgroup::SessionIdentity, settings::Settings, users::Users, volume::Volume,
+};
+use crate::IdMap;
 
 /// The version of what runtimes, spawners and monitors say to one another. What an older one says without a number is the same
 /// as version 1. Fields may be added to a message, and messages that somebody can do without; whatever else changes needs a new
@@ -22,6 +25,8 @@ pub(super) enum SpawnerRequest {
     Sandbox(SandboxPlan),
     /// Make a network as pods have it, and let go of it.
     TryNetwork,
+    /// Make a user namespace as pods have it, map the ids of that directory, and let go of both.
+    TryUserNamespace { directory: PathBuf },
     /// Hold the lock that comes along open for life.
     Hold,
     /// Only answer.
@@ -31,12 +36,15 @@ pub(super) enum SpawnerRequest {
 /// What a sandbox's namespaces shall be.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct SandboxPlan {
-    /// The directory of pins, with a file for each namespace that is to be made: `net`, `ipc`, `uts`, `pid`.
+    /// The directory of pins, with a file for each namespace that is to be made: `net`, `ipc`, `uts`, `pid`,
+    /// `user`.
     pub(super) pins: PathBuf,
     pub(super) network: bool,
     pub(super) ipc: bool,
     pub(super) hostname: Option<String>,
     pub(super) pid: bool,
+    /// Of the user namespace that the others belong to.
+    pub(super) user: Option<IdMap>,
     pub(super) sysctls: BTreeMap<String, String>,
     /// The unified cgroup directory of the process that holds the PID namespace.
     pub(super) holder_cgroup: Option<PathBuf>,
@@ -103,6 +111,9 @@ pub(super) struct CreateRequest {
     /// What a program in the cgroup shall allow, where that is our part.
     pub(super) device_rules: Option<Vec<LinuxDeviceCgroup>>,
     pub(super) volumes: Vec<Volume>,
+    /// What the container has instead of the machine's users.
+    #[serde(default)]
+    pub(super) users: Option<Users>,
     /// Where, for libcontainer, the container's own cgroups shall be put together.
     pub(super) cgroup_view: Option<PathBuf>,
     pub(super) stdio: Stdio,

@@ -16,6 +16,7 @@ mod proc;
 mod requests;
 mod session;
 mod streams;
+mod users;
 mod view;
 mod volumes;
 

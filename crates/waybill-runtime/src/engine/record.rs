@@ -43,6 +43,9 @@ pub(super) struct SandboxFile {
     pub(super) ipc: bool,
     pub(super) uts: bool,
     pub(super) holder: Option<Holder>,
+    /// Whether it has a user namespace.
+    #[serde(default)]
+    pub(super) user: bool,
     pub(super) cgroup_parent: PathBuf,
     /// Cgroups that were made for it, topmost first.
     pub(super) made: Vec<PathBuf>,
@@ -52,7 +55,12 @@ pub(super) struct SandboxFile {
 }
 
 impl Versioned for SandboxFile {
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
+
+    /// Who knows of no user namespaces would make containers without.
+    fn version(&self) -> u32 {
+        if self.user { 2 } else { 1 }
+    }
 }
 
 /// The process that holds a sandbox's PID namespace. Its start time tells it from one that got its number later.

@@ -10,8 +10,10 @@ use super::{
     EngineError, ExecRequest, Stdio,
     cgroup::{self, Cgroup, Hierarchies},
     settings::{self, Settings},
+    users::{self, Users},
     volume::{self, Volume},
 };
+use crate::procfs;
 
 /// A container that can be made.
 pub(super) struct Prepared {
@@ -23,6 +25,8 @@ pub(super) struct Prepared {
     pub(super) cgroup: Cgroup,
     pub(super) resources: Option<LinuxResources>,
     pub(super) volumes: Vec<Volume>,
+    /// None if they are the machine's.
+    pub(super) users: Option<Users>,
     /// See `CreateRequest`.
     pub(super) cgroup_view: Option<PathBuf>,
     pub(super) machine_pids: bool,
@@ -39,13 +43,14 @@ pub(super) fn prepare(
     let machine_pids = !has_namespace(&spec, LinuxNamespaceType::Pid);
     let mut warnings = Vec::new();
     let dropped = settings::drop_unavailable_capabilities(&mut spec).map_err(|source| {
-        EngineError::Io { action: "read", path: PathBuf::from("/proc/self/status"), source }
+        EngineError::Io { action: "read", path: PathBuf::from(procfs::OWN_STATUS), source }
     })?;
     if !dropped.is_empty() {
         warnings
             .push(format!("this runtime does not have, and cannot give: {}", dropped.join(", ")));
     }
     let volumes = volume::take_out(&mut spec);
+    let users = users::take_out(&mut spec)?;
     let cgroup_view = translate_cgroup_mount(&mut spec, hierarchies)?;
     // We make the cgroup and limit it ourselves.
     let resources = spec.linux_mut().as_mut().and_then(|linux| {
@@ -82,6 +87,7 @@ pub(super) fn prepare(
         cgroup,
         resources,
         volumes,
+        users,
         cgroup_view,
         machine_pids,
         warnings,
@@ -103,9 +109,6 @@ fn check_linux(spec: &Spec, hierarchies: &Hierarchies) -> Result<Cgroup, EngineE
     let linux = spec.linux().as_ref().ok_or_else(|| invalid("the spec is not for Linux"))?;
     if linux.seccomp().is_some() {
         return Err(invalid("seccomp profiles of a spec are not supported; the request names one"));
-    }
-    if has_namespace(spec, LinuxNamespaceType::User) {
-        return Err(invalid("user namespaces are not supported"));
     }
     if has_namespace(spec, LinuxNamespaceType::Time) {
         return Err(invalid("time namespaces are not supported"));

@@ -155,6 +155,13 @@ impl Engine {
         making(move || spawner.try_network().map_err(lifecycle::spawner_error)).await
     }
 
+    /// Whether a pod can have users of its own: makes a user namespace, maps the ids of `directory`, and lets go of both.
+    pub async fn check_user_namespaces(&self, directory: PathBuf) -> Result<()> {
+        let spawner = Arc::clone(&self.spawner);
+        let attempt = move || spawner.try_user_namespace(&directory);
+        making(move || attempt().map_err(lifecycle::spawner_error)).await
+    }
+
     /// Makes the namespaces of a sandbox and pins them. An id that exists is an error.
     pub async fn create_sandbox(&self, id: &str, request: &SandboxRequest) -> Result<Namespaces> {
         self.make_sandbox(id, request).await

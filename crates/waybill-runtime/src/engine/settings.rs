@@ -1,13 +1,14 @@
 //! How the processes of a container run, taken from its OCI spec: whoever joins the container later must run
 //! exactly as its first process does.
 
-use std::{collections::HashSet, fs, io};
+use std::{collections::HashSet, io};
 
 use oci_spec::runtime::{Capability, LinuxCapabilities, PosixRlimitType, Process, Spec};
-use rustix::process::Resource;
+use rustix::process::{Gid, Resource, Uid};
 use serde::{Deserialize, Serialize};
 
 use super::seccomp::Filter;
+use crate::{IdMap, capability::bit, procfs};
 
 /// User, limits and privileges of a container's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -74,10 +75,21 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Who the machine takes the user for, if `map` says how it calls those of the container.
+    pub(super) fn owner(&self, map: Option<IdMap>) -> io::Result<(Uid, Gid)> {
+        let outside = |id| map.map_or(Some(id), |map| map.on_the_machine(id));
+        match (outside(self.uid), outside(self.gid)) {
+            (Some(uid), Some(gid)) => Ok((Uid::from_raw(uid), Gid::from_raw(gid))),
+            _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    }
+}
+
 impl Capabilities {
     fn of(sets: &LinuxCapabilities) -> Self {
         let mask = |set: &Option<HashSet<Capability>>| {
-            set.iter().flatten().filter_map(|&capability| bit(capability)).fold(0, |a, b| a | b)
+            set.iter().flatten().fold(0, |all, &capability| all | bit(capability))
         };
         Self {
             bounding: mask(sets.bounding()),
@@ -92,16 +104,14 @@ impl Capabilities {
 /// Takes out of a spec the capabilities that this process itself cannot give, and names them. Nobody can be
 /// given what the runtime does not have, and the kernel would refuse the whole set.
 pub(super) fn drop_unavailable_capabilities(spec: &mut Spec) -> io::Result<Vec<String>> {
-    let available = bounding_set(&fs::read_to_string("/proc/self/status")?).unwrap_or(u64::MAX);
+    let available = procfs::own_bounding_set()?.unwrap_or(u64::MAX);
     let Some(process) = spec.process_mut() else { return Ok(Vec::new()) };
     let Some(mut sets) = process.capabilities().clone() else { return Ok(Vec::new()) };
     let mut dropped = HashSet::new();
     let mut filter = |set: &Option<HashSet<Capability>>| {
         set.as_ref().map(|set| {
-            let (kept, gone): (HashSet<_>, HashSet<_>) = set
-                .iter()
-                .copied()
-                .partition(|&capability| bit(capability).is_some_and(|bit| bit & available != 0));
+            let (kept, gone): (HashSet<_>, HashSet<_>) =
+                set.iter().copied().partition(|&capability| bit(capability) & available != 0);
             dropped.extend(gone);
             kept
         })
@@ -119,69 +129,6 @@ pub(super) fn drop_unavailable_capabilities(spec: &mut Spec) -> io::Result<Vec<S
     dropped.sort_unstable();
     Ok(dropped)
 }
-
-fn bounding_set(status: &str) -> Option<u64> {
-    let set = status.lines().find_map(|line| line.strip_prefix("CapBnd:"))?;
-    u64::from_str_radix(set.trim(), 16).ok()
-}
-
-fn bit(capability: Capability) -> Option<u64> {
-    named(&capability.to_string())
-}
-
-/// The bit of a capability by its whole name, such as `CAP_CHOWN`.
-pub(super) fn capability(name: &str) -> Option<u64> {
-    named(name.strip_prefix("CAP_")?)
-}
-
-fn named(name: &str) -> Option<u64> {
-    CAPABILITIES.iter().position(|&known| known == name).map(|number| 1 << number)
-}
-
-/// By number, as in `linux/capability.h`.
-const CAPABILITIES: [&str; 41] = [
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "DAC_READ_SEARCH",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "SETGID",
-    "SETUID",
-    "SETPCAP",
-    "LINUX_IMMUTABLE",
-    "NET_BIND_SERVICE",
-    "NET_BROADCAST",
-    "NET_ADMIN",
-    "NET_RAW",
-    "IPC_LOCK",
-    "IPC_OWNER",
-    "SYS_MODULE",
-    "SYS_RAWIO",
-    "SYS_CHROOT",
-    "SYS_PTRACE",
-    "SYS_PACCT",
-    "SYS_ADMIN",
-    "SYS_BOOT",
-    "SYS_NICE",
-    "SYS_RESOURCE",
-    "SYS_TIME",
-    "SYS_TTY_CONFIG",
-    "MKNOD",
-    "LEASE",
-    "AUDIT_WRITE",
-    "AUDIT_CONTROL",
-    "SETFCAP",
-    "MAC_OVERRIDE",
-    "MAC_ADMIN",
-    "SYSLOG",
-    "WAKE_ALARM",
-    "BLOCK_SUSPEND",
-    "AUDIT_READ",
-    "PERFMON",
-    "BPF",
-    "CHECKPOINT_RESTORE",
-];
 
 /// The limits that a spec can name.
 pub(super) const RESOURCES: [(PosixRlimitType, Resource); 16] = [
@@ -210,24 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_get_the_numbers_of_the_kernel() {
-        assert_eq!(bit(Capability::Chown), Some(1));
-        assert_eq!(bit(Capability::SysTtyConfig), Some(1 << 26));
-        assert_eq!(bit(Capability::CheckpointRestore), Some(1 << 40));
-    }
-
-    #[test]
-    fn every_capability_of_the_specification_is_known() {
-        let all: Vec<String> = CAPABILITIES.iter().map(|name| format!("\"CAP_{name}\"")).collect();
-        let all: HashSet<Capability> =
-            serde_json::from_str(&format!("[{}]", all.join(","))).unwrap();
-        assert_eq!(all.len(), CAPABILITIES.len());
-        assert!(all.into_iter().all(|capability| bit(capability).is_some()));
-    }
-
-    #[test]
     fn capabilities_that_we_lack_are_dropped_and_named() {
-        assert_eq!(bounding_set("Name:\tx\nCapBnd:\t000001fffeffffff\n"), Some(0x01ff_feff_ffff));
         let sets = LinuxCapabilitiesBuilder::default()
             .bounding(HashSet::from([Capability::Chown]))
             .build()

@@ -22,13 +22,15 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, Signal, WaitOptions},
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open},
 };
 
 use super::{
     message::{PROTOCOL, SandboxPlan, SpawnerReply, SpawnerRequest},
     monitor, record, sandbox,
     sys::{self, Fork},
+    user_namespace,
     wire::{Outgoing, Read, Reader},
 };
 
@@ -41,6 +43,9 @@ const MONITOR_SCORE: i32 = -998;
 
 /// How long a spawner may take to answer; one that takes longer is replaced.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long one that was told to end, or was killed, may take for that.
+const END: Duration = Duration::from_secs(10);
 
 /// A handle to the spawner process, which ends when the handle is dropped. Monitors and their containers do not.
 ///
@@ -121,7 +126,16 @@ impl Spawner {
 
     /// Whether a network can be made for a pod; an error says what is in the way.
     pub(super) fn try_network(&self) -> io::Result<()> {
-        match self.ask(&SpawnerRequest::TryNetwork, None)? {
+        self.attempt(&SpawnerRequest::TryNetwork)
+    }
+
+    /// Whether a user namespace can be made for a pod, with images and volumes that lie where `directory` does.
+    pub(super) fn try_user_namespace(&self, directory: &Path) -> io::Result<()> {
+        self.attempt(&SpawnerRequest::TryUserNamespace { directory: directory.to_owned() })
+    }
+
+    fn attempt(&self, request: &SpawnerRequest) -> io::Result<()> {
+        match self.ask(request, None)? {
             SpawnerReply::Failed { reason } => Err(io::Error::other(reason)),
             SpawnerReply::Done | SpawnerReply::Sandbox { .. } | SpawnerReply::Serving { .. } => {
                 Ok(())
@@ -221,11 +235,27 @@ impl Process {
         Ok(())
     }
 
-    /// Ends it, and waits until it has: what it was doing for somebody stops with it.
+    /// Ends it, and waits until it has: what it was doing for somebody stops with it. One that hangs in the kernel will do
+    /// nothing any more when it comes back from there.
     fn end(&mut self) {
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        if !self.ends_within(END) {
+            tracing::error!(
+                pid = self.child.id(),
+                "a spawner process that was killed does not die"
+            );
+        }
+    }
+
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        let Ok(held) = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()) else {
+            return true;
+        };
+        let limit = Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        let mut fds = [PollFd::new(&held, PollFlags::IN)];
+        while poll(&mut fds, Some(&limit)) == Err(Errno::INTR) {}
+        matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
     fn send(&self, request: &SpawnerRequest, fds: Vec<OwnedFd>) -> io::Result<()> {
@@ -244,7 +274,9 @@ impl Drop for Spawner {
     fn drop(&mut self) {
         let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = current.socket.shutdown(std::net::Shutdown::Both);
-        let _ = current.child.wait();
+        if !current.ends_within(END.min(self.origin.patience)) {
+            current.end();
+        }
     }
 }
 
@@ -278,6 +310,12 @@ fn serve(socket: &OwnedFd) {
                 Ok(()) => SpawnerReply::Done,
                 Err(reason) => SpawnerReply::Failed { reason },
             }),
+            Ok(SpawnerRequest::TryUserNamespace { directory }) => {
+                in_a_child(|| match user_namespace::try_out(&directory) {
+                    Ok(()) => SpawnerReply::Done,
+                    Err(reason) => SpawnerReply::Failed { reason },
+                })
+            }
             Ok(SpawnerRequest::Ping) => Ok(SpawnerReply::Serving { version: PROTOCOL }),
             Ok(SpawnerRequest::Hold) => {
                 held.append(&mut frame.fds);

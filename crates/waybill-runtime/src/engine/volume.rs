@@ -34,6 +34,9 @@ pub(super) struct Volume {
     pub(super) recursive: bool,
     pub(super) access: Access,
     pub(super) propagation: Propagation,
+    /// Whether its files are shown under the ids of the container's user namespace.
+    #[serde(default)]
+    pub(super) mapped: bool,
     /// Whether it is mounted when libcontainer has done its work.
     pub(super) late: bool,
 }
@@ -77,6 +80,7 @@ pub(super) fn take_out(spec: &mut Spec) -> Vec<Volume> {
         };
         if !volume.late {
             mount.set_source(Some(volume.place()));
+            mount.set_uid_mappings(None).set_gid_mappings(None);
             kept.push(mount);
         }
         volumes.push(volume);
@@ -111,6 +115,7 @@ fn volume(mount: &Mount, before: &[Volume]) -> Option<Volume> {
             (false, false) => Access::Writable,
         },
         propagation,
+        mapped: mount.uid_mappings().is_some(),
         late: destination == Path::new(DEV) || (dev_is_late && destination.starts_with(DEV)),
         destination,
     })

@@ -1,5 +1,6 @@
 //! Root file systems of containers: an image's layers under a directory of the container's own.
 
+mod mapped;
 mod overlay;
 mod table;
 
@@ -19,7 +20,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use waybill_core::chain::Chain;
 
-use self::overlay::Overlay;
+use self::{mapped::MappedLayers, overlay::Overlay};
 use super::{
     catalog::Layer,
     digest::Digest,
@@ -27,10 +28,16 @@ use super::{
     layer,
     store::{Store, make_private, remove_tree},
 };
-use crate::versioned::{self, Versioned};
+use crate::{
+    id_map::UserNamespace,
+    versioned::{self, Versioned},
+};
 
 /// Says which layers a container uses, for a runtime that starts while it runs.
 const USE: &str = "image.json";
+
+/// Where layers are for a moment, in the directory of a container.
+const MAPPED: &str = "mapped";
 
 #[derive(Serialize, Deserialize)]
 struct Use {
@@ -44,12 +51,13 @@ impl Versioned for Use {
 
 /// Whether a container may write into its root file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(crate) enum Access {
     ReadWrite,
     ReadOnly,
 }
 
-/// Mounts an image at `target`, which is a directory. Nothing is left behind if that fails.
+/// Mounts an image at `target`, which is a directory, for the users of `user` if it is not for the machine's. Nothing is left
+/// behind if that fails.
 pub(super) fn mount(
     store: &Store,
     image: Digest,
@@ -57,6 +65,7 @@ pub(super) fn mount(
     container: &str,
     target: &Path,
     access: Access,
+    user: Option<&UserNamespace>,
 ) -> Result<()> {
     check_id(container)?;
     let directory = store.containers.join(container);
@@ -68,8 +77,8 @@ pub(super) fn mount(
     }
     let chains: Vec<_> = layers.iter().map(|layer| layer.chain).collect();
     store.set_use(container, Some(chains.clone()));
-    let mounted =
-        prepare_and_mount(store, &Use { image, layers: chains }, container, target, access);
+    let used = Use { image, layers: chains };
+    let mounted = prepare_and_mount(store, &used, container, target, access, user);
     if mounted.is_err() {
         // The first error is the one to tell.
         let _ = remove_tree(&directory);
@@ -128,6 +137,7 @@ fn prepare_and_mount(
     container: &str,
     target: &Path,
     access: Access,
+    user: Option<&UserNamespace>,
 ) -> Result<()> {
     let directory = store.containers.join(container);
     let path = directory.join(USE);
@@ -137,6 +147,18 @@ fn prepare_and_mount(
     let mut lower: Vec<PathBuf> =
         used.layers.iter().rev().map(|chain| store.layer_path(*chain)).collect();
     let root = lower.first().cloned();
+    let place = directory.join(MAPPED);
+    let mapped = user.map(|user| MappedLayers::mount(&store.layers_path(), place, user));
+    let mapped = mapped.transpose()?;
+    if let Some(mapped) = &mapped {
+        let name = |chain: &Digest| mapped.path().join(chain.hex());
+        lower = used.layers.iter().rev().map(name).collect();
+    }
+    let make_root = |path: &Path, like: Option<&Path>| {
+        make_root(path, like)?;
+        let give = user.map(|user| mapped::give(path, user.map));
+        give.transpose().map(drop).doing(|| format!("preparing {}", path.display()))
+    };
     let (upper, work) = (directory.join("upper"), directory.join("work"));
     let writable = match access {
         Access::ReadWrite => {
@@ -176,6 +198,7 @@ fn make_root(path: &Path, like: Option<&Path>) -> Result<()> {
 }
 
 fn forget(store: &Store, container: &str) -> Result<()> {
+    mapped::remove(&store.containers.join(container).join(MAPPED));
     remove_tree(&store.containers.join(container))?;
     if store.set_use(container, None) {
         // The image may have been removed while the container ran.

@@ -135,7 +135,12 @@ impl Store {
     }
 
     pub(super) fn layer_path(&self, chain: Digest) -> PathBuf {
-        self.images.join("layers").join(chain.hex())
+        self.layers_path().join(chain.hex())
+    }
+
+    /// What all layers are in.
+    pub(super) fn layers_path(&self) -> PathBuf {
+        self.images.join("layers")
     }
 
     /// The directory whose file system holds the store.

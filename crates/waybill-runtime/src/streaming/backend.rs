@@ -41,6 +41,9 @@ pub struct Running {
     pub terminal: Option<OwnedFd>,
     /// What is told as its outcome, when it has ended. Dropped with the streams.
     pub exit: ExitFuture,
+    /// Whether the session is over when its output ends, also before the process does. Who attached is let go when they
+    /// have no more to say and the container's input stays open; a program that closes its output itself is waited for.
+    pub ends_with_output: bool,
 }
 
 impl Backend for Arc<Engine> {
@@ -48,7 +51,7 @@ impl Backend for Arc<Engine> {
         let session = Engine::exec(self, container, request).await?;
         let process = session.process;
         let exit = Box::pin(async move { Ok(process.wait().await?.code) });
-        Ok(Running { io: session.io, terminal: None, exit })
+        Ok(Running { io: session.io, terminal: None, exit, ends_with_output: false })
     }
 
     async fn attach(
@@ -65,7 +68,8 @@ impl Backend for Arc<Engine> {
             // To attach succeeds, however the container ends: its code is in its own status.
             ended.map(|_| 0)
         });
-        Ok(Running { io: attachment.io, terminal: attachment.terminal, exit })
+        let (io, terminal) = (attachment.io, attachment.terminal);
+        Ok(Running { io, terminal, exit, ends_with_output: true })
     }
 
     async fn dial(&self, sandbox: &str, port: u16) -> Result<TcpStream, EngineError> {

@@ -133,6 +133,43 @@ async fn nobody_attaches_without_a_record() {
     lab.close().await;
 }
 
+/// `kubectl run --stdin --leave-stdin-open`, after which `kubectl attach --stdin` types on.
+#[tokio::test]
+async fn whoever_has_no_more_input_is_let_go_and_the_container_reads_on() {
+    const NO_MORE_INPUT: &[u8] = &[255, 0];
+    let Some(lab) = CriLab::open().await else { return };
+    let (sandbox, id) = lab.run("left-open", shell("c")).await;
+    for word in ["one", "two"] {
+        let mut socket = connect(&url(&lab, &id, true, None).await).await;
+        let typed = format!("\0echo {word}\n").into_bytes();
+        socket.send(Message::Binary(typed.into())).await.unwrap();
+        hear(&mut socket, 1, word).await;
+        socket.send(Message::Binary(NO_MORE_INPUT.into())).await.unwrap();
+        hear(&mut socket, 3, "Success").await;
+    }
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// Input that is for one client ends with it, and its session with the container.
+#[tokio::test]
+async fn whoever_has_no_more_input_hears_the_container_out_when_it_was_theirs_alone() {
+    let Some(lab) = CriLab::open().await else { return };
+    let config = ContainerConfig {
+        stdin: true,
+        stdin_once: true,
+        ..container("c", &["sh", "-c", "cat; echo all read"])
+    };
+    let (sandbox, id) = lab.run("once", config).await;
+    let mut socket = connect(&url(&lab, &id, true, None).await).await;
+    socket.send(Message::Binary(b"\0typed\n".to_vec().into())).await.unwrap();
+    socket.send(Message::Binary([255, 0].to_vec().into())).await.unwrap();
+    hear(&mut socket, 1, "all read").await;
+    hear(&mut socket, 3, "Success").await;
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
 #[tokio::test]
 async fn an_audit_id_that_is_none_is_refused() {
     let Some(lab) = CriLab::open().await else { return };

@@ -233,38 +233,52 @@ async fn a_start_that_fails_is_one_event_with_the_reason() {
     lab.close().await;
 }
 
-/// As gRPC core begins, which Python's and C++'s clients stand on: the path of the socket is the authority.
+/// As gRPC core begins, which Python's and C++'s clients stand on, and as Go's do: the path of the socket is the
+/// authority, plain or in Huffman's code.
 #[tokio::test]
 async fn a_client_that_names_the_socket_as_authority_is_answered() {
-    const ANSWERED: u8 = 1;
-    const SETTINGS: u8 = 4;
-    const WINDOW: u8 = 8;
     let Some(lab) = CriLab::open().await else { return };
+    let plain = b"\x0etmp%2Fcri.sock";
+    let coded = b"\x8a\x62\xcb\x6a\x60\x96\x19\x74\x1c\x9d\x7f";
+    for authority in [&plain[..], &coded[..]] {
+        let mut stream = tokio::net::UnixStream::connect(lab.path("runtime.sock")).await.unwrap();
+        stream.write_all(&version_request(authority)).await.unwrap();
+        is_answered(&mut stream).await;
+    }
+    lab.close().await;
+}
+
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const WINDOW: u8 = 8;
+
+/// A connection's first bytes, which ask for the version. `authority` is the header's value with its length.
+fn version_request(authority: &[u8]) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     let mut headers = Vec::from([0x83, 0x86]);
     for (name, value) in [
-        (":path", "/runtime.v1.RuntimeService/Version"),
-        (":authority", "tmp%2Fcri.sock"),
-        ("content-type", "application/grpc"),
-        ("te", "trailers"),
+        (":path", text("/runtime.v1.RuntimeService/Version")),
+        (":authority", authority.to_vec()),
+        ("content-type", text("application/grpc")),
+        ("te", text("trailers")),
     ] {
-        headers.push(0x40);
-        for text in [name, value] {
-            headers.push(u8::try_from(text.len()).unwrap());
-            headers.extend_from_slice(text.as_bytes());
-        }
+        headers.extend_from_slice(&[&[0x40][..], &text(name), &value].concat());
     }
     let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
         let length = u8::try_from(payload.len()).unwrap();
         [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
     };
-    let sent = [
+    [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
         frame(SETTINGS, 0, 0, &[]),
-        frame(1, 4, 1, &headers),
+        frame(HEADERS, 4, 1, &headers),
         frame(0, 1, 1, &[0; 5]),
-    ];
-    let mut stream = tokio::net::UnixStream::connect(lab.path("runtime.sock")).await.unwrap();
-    stream.write_all(&sent.concat()).await.unwrap();
+    ]
+    .concat()
+}
+
+/// Reads up to the headers of an answer.
+async fn is_answered(stream: &mut tokio::net::UnixStream) {
     loop {
         let mut head = [0; 9];
         stream.read_exact(&mut head).await.unwrap();
@@ -272,11 +286,9 @@ async fn a_client_that_names_the_socket_as_authority_is_answered() {
         let mut payload = vec![0; usize::try_from(length).unwrap()];
         stream.read_exact(&mut payload).await.unwrap();
         match head[3] {
-            ANSWERED => break,
+            HEADERS => return,
             SETTINGS | WINDOW => {}
             kind => panic!("a frame of kind {kind}: {payload:?}"),
         }
     }
-    drop(stream);
-    lab.close().await;
 }

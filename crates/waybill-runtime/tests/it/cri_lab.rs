@@ -44,6 +44,11 @@ const APPLETS: &[&str] = &[
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
+/// A spawner as any process would start it.
+pub(crate) fn spawner() -> Spawner {
+    Spawner::start_program(Path::new(env!("CARGO_BIN_EXE_waybill-test-spawner"))).unwrap()
+}
+
 pub(crate) struct CriLab {
     directory: TempDir,
     pub(crate) cgroup: String,
@@ -71,8 +76,10 @@ impl CriLab {
     }
 
     pub(crate) async fn start(&mut self) {
-        let spawner =
-            Spawner::start_program(Path::new(env!("CARGO_BIN_EXE_waybill-test-spawner"))).unwrap();
+        self.start_with(spawner()).await;
+    }
+
+    pub(crate) async fn start_with(&mut self, spawner: Spawner) {
         let config = Config {
             listen: self.path("runtime.sock"),
             state_dir: self.path("state"),

@@ -16,6 +16,7 @@ fn request(lab: &Lab) -> SandboxRequest {
         network: NamespaceMode::Pod,
         pid: NamespaceMode::Container,
         ipc: NamespaceMode::Pod,
+        user: None,
         sysctls: BTreeMap::from([
             ("net.ipv4.ip_unprivileged_port_start".to_owned(), "0".to_owned()),
             ("kernel.shm_rmid_forced".to_owned(), "1".to_owned()),

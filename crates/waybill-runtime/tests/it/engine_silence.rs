@@ -139,3 +139,29 @@ async fn a_stopped_spawner_is_replaced() {
     lab.kill_and_delete("box").await;
     lab.close().await;
 }
+
+/// A runtime could not stop as long as its spawner was stopped.
+#[test]
+fn a_stopped_spawner_does_not_keep_its_runtime() {
+    let program = Path::new(env!("CARGO_BIN_EXE_waybill-test-spawner"));
+    let spawner = Spawner::start_with_patience(program, Duration::from_millis(100)).unwrap();
+    let own = child_named("waybill-spawner").unwrap();
+    kill_process(own, Signal::STOP).unwrap();
+    drop(spawner);
+    assert_eq!(child_named("waybill-spawner"), None);
+}
+
+/// Every test is a process of its own, with at most one spawner.
+fn child_named(name: &str) -> Option<Pid> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<i32> = children
+        .flat_map(|list| {
+            list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()
+        })
+        .collect();
+    let named = |pid: &i32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
+    };
+    children.into_iter().find(named).and_then(Pid::from_raw)
+}

@@ -176,6 +176,7 @@ async fn sandboxes_and_sessions_of_tomorrow_stay() {
         network: NamespaceMode::Pod,
         pid: NamespaceMode::Pod,
         ipc: NamespaceMode::Pod,
+        user: None,
         sysctls: [].into(),
         cgroup_parent: lab.cgroup.join(format!("pod-{id}")),
     };

@@ -32,6 +32,11 @@ const HISTORY: &[(&str, &str, &str)] = &[
     ("image config: /etc/passwd is a link, a pipe, a device", "src/engine/monitor/child.rs", "a_list_of_users_is_a_file_of_reasonable_length"),
     ("image config: paths that are links out of the root", "src/cri/spec/rootfs.rs", "links_do_not_lead_out_of_the_root"),
     ("whiteouts: what a layer hides", "src/image/layer/tests.rs", "whiteouts_become_those_of_overlayfs"),
+    ("user namespaces: capabilities reach the machine", "tests/it/hostile_users.rs", "all_rights_in_a_pod_are_none_on_the_machine"),
+    ("user namespaces: files of the machine, and of other pods", "tests/it/hostile_users.rs", "files_of_the_machine_and_of_other_pods_are_closed"),
+    ("user namespaces, CVE-2016-9962: who enters is looked at by root of the pod", "tests/it/hostile_users.rs", "those_who_enter_a_pod_are_not_seen_by_its_root"),
+    ("user namespaces: ids that were not given, CVE-2018-18955", "tests/it/hostile_users.rs", "no_process_of_a_pod_becomes_a_user_of_another"),
+    ("user namespaces: processes open to their new user", "src/engine/user_namespace.rs", "machines_that_open_processes_to_their_new_user_have_no_user_namespaces"),
     ("cgroup file systems mounted again", "tests/it/engine_cgroup.rs", "a_cgroup_file_system_mounted_again_shows_no_session"),
 ];
 

@@ -6,7 +6,13 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use waybill_api::exec::{ADDED_CONTAINERS_ANNOTATION, PodExecOptions};
 
-use super::Asked;
+use super::{Asked, Refusal};
+
+/// What proxies and our server record for a client that went away.
+const CLIENT_LEFT: u16 = 499;
+
+/// Where servers say why somebody may, or may not.
+const AUTHORIZATION_REASON: &str = "authorization.k8s.io/reason";
 
 /// The longest URI of an attach that only says what it must.
 const LONGEST_ATTACH: usize = 512;
@@ -20,6 +26,8 @@ pub(super) struct Event {
     pub(super) stage: String,
     #[serde(rename = "requestURI", default)]
     pub(super) request_uri: String,
+    #[serde(default)]
+    pub(super) verb: String,
     #[serde(default)]
     pub(super) user: User,
     #[serde(default)]
@@ -49,6 +57,27 @@ impl Event {
         self.response_status.as_ref().is_some_and(|status| (200..300).contains(&status.code))
     }
 
+    /// How the server refused. A client that went away was not refused.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        let status = self.response_status.as_ref();
+        let status = status.filter(|status| status.code >= 400 && status.code != CLIENT_LEFT)?;
+        let known = |annotation: &str| self.annotations.get(annotation).cloned();
+        let why = Some(status.message.clone()).filter(|message| !message.is_empty());
+        let reason = match (status.reason.as_str(), status.code) {
+            ("", 401) => "Unauthorized",
+            ("", 403) => "Forbidden",
+            ("", 404) => "NotFound",
+            ("", 429) => "TooManyRequests",
+            ("", _) => "Refused",
+            (reason, _) => reason,
+        };
+        Some(Refusal {
+            code: status.code,
+            reason: reason.to_owned(),
+            message: why.or_else(|| known(AUTHORIZATION_REASON)).unwrap_or_default(),
+        })
+    }
+
     /// What the request is for, if that is anything of interest here.
     pub(super) fn asked(&self) -> Option<Asked> {
         let target = self.object_ref.as_ref().filter(|target| target.resource == "pods")?;
@@ -62,10 +91,16 @@ impl Event {
                 Some(Asked::Attach { stdin: options.is_none_or(|options| options.stdin) })
             }
             // Reads, and updates that add nothing, have no such annotation; nor have first stages.
-            "ephemeralcontainers" => {
-                let names = self.annotations.get(ADDED_CONTAINERS_ANNOTATION)?;
-                Some(Asked::Debug { containers: names.split(',').map(str::to_owned).collect() })
-            }
+            "ephemeralcontainers" => match self.annotations.get(ADDED_CONTAINERS_ANNOTATION) {
+                Some(names) => {
+                    Some(Asked::Debug { containers: names.split(',').map(str::to_owned).collect() })
+                }
+                // Refused before anybody looked into it.
+                None if matches!(self.verb.as_str(), "patch" | "update") => {
+                    self.refusal().map(|_| Asked::Debug { containers: Vec::new() })
+                }
+                None => None,
+            },
             _ => None,
         }
     }
@@ -93,4 +128,6 @@ pub(super) struct ObjectReference {
 #[serde(default)]
 pub(super) struct ResponseStatus {
     pub(super) code: u16,
+    pub(super) reason: String,
+    pub(super) message: String,
 }

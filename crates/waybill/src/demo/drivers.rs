@@ -11,7 +11,7 @@ use super::{
     Report,
     backend::{Backend, OpenBao},
     env_files::process,
-    scenes::{Image, NAMESPACE, SECRET, Scenes, text},
+    scenes::{Image, NAMESPACE, SECRET, SETTING, Scenes, text},
 };
 use crate::{columns::align, driver::Kind, env, target::pods};
 
@@ -69,17 +69,17 @@ impl Scenes {
         Ok(())
     }
 
-    /// The Secret of an earlier scene shows that a search would find.
+    /// The ConfigMap of an earlier scene shows that a search would find; Secrets are encrypted in the store.
     fn search(&self, report: &mut Report, value: &str) -> Result<()> {
         let mut seen = Seen::default();
         seen.search(&self.state_dir, value);
-        let Seen { files, with_secret, with_value } = seen;
+        let Seen { files, with_setting, with_secret, with_value } = seen;
         report.check(
             "and no file of the cluster holds it: not the store, not a log, not the audit log",
-            with_value == 0 && with_secret > 0,
+            with_value == 0 && with_secret == 0 && with_setting > 0,
             &format!(
-                "{files} files searched: the value of a Secret is in {with_secret} of them, this one \
-                 in {with_value}"
+                "{files} files searched: the value of a ConfigMap is in {with_setting} of them, that of a \
+                 Secret in {with_secret}, this one in {with_value}"
             ),
         )?;
         Ok(())
@@ -130,6 +130,7 @@ impl Scenes {
 #[derive(Default)]
 struct Seen {
     files: u32,
+    with_setting: u32,
     with_secret: u32,
     with_value: u32,
 }
@@ -146,6 +147,7 @@ impl Seen {
                 let has = |text: &str| content.windows(text.len()).any(|it| it == text.as_bytes());
                 let holds = |text: &str| has(text) || has(&BASE64_STANDARD.encode(text));
                 self.files += 1;
+                self.with_setting += u32::from(holds(SETTING));
                 self.with_secret += u32::from(holds(SECRET));
                 self.with_value += u32::from(holds(value));
             }

@@ -220,9 +220,12 @@ impl Image {
 
 pub(super) const SECRET: &str = "s3cr3t-of-the-demo";
 
+/// Of a ConfigMap, where everybody may see it.
+pub(super) const SETTING: &str = "from the ConfigMap";
+
 fn config_map() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-settings"},
-        "data": {"LEVEL": "debug", "MODE": "from the ConfigMap"}})
+        "data": {"LEVEL": "debug", "MODE": SETTING}})
 }
 
 fn secret() -> Value {

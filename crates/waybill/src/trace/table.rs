@@ -22,17 +22,25 @@ const COMMAND: usize = 48;
 
 /// A whole table, each column as wide as it must be.
 pub(super) fn all(traces: &[Trace]) -> String {
-    let mut rows = vec![HEADER.map(str::to_owned)];
-    rows.extend(traces.iter().map(cells));
-    let mut widths = [0; HEADER.len()];
-    for row in &rows {
+    let table = aligned(HEADER, traces.iter().map(cells));
+    let notes = traces.iter().filter_map(|trace| trace.process.as_ref().map(note));
+    table + &notes.collect::<String>()
+}
+
+/// A header and rows, each column as wide as it must be.
+pub(super) fn aligned<const N: usize>(
+    header: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let mut table = vec![header.map(str::to_owned)];
+    table.extend(rows);
+    let mut widths = [0; N];
+    for row in &table {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
     }
-    let table: String = rows.iter().map(|row| joined(row, &widths) + "\n").collect();
-    let notes = traces.iter().filter_map(|trace| trace.process.as_ref().map(note));
-    table + &notes.collect::<String>()
+    table.iter().map(|row| joined(row, &widths) + "\n").collect()
 }
 
 /// About a container's own process: who may be behind it.
@@ -73,7 +81,7 @@ impl Table {
     }
 }
 
-fn joined(cells: &[String; HEADER.len()], widths: &[usize; HEADER.len()]) -> String {
+fn joined<const N: usize>(cells: &[String; N], widths: &[usize; N]) -> String {
     let mut line = String::new();
     for (cell, width) in cells.iter().zip(widths) {
         line.push_str(&format!("{cell:<width$}   ", width = *width));
@@ -84,7 +92,7 @@ fn joined(cells: &[String; HEADER.len()], widths: &[usize; HEADER.len()]) -> Str
 /// A user whom nothing names.
 const UNKNOWN: &str = "(unknown)";
 
-fn user(caller: &Caller) -> String {
+pub(super) fn user(caller: &Caller) -> String {
     match caller {
         Caller { user, impersonator: Some(by), .. } => format!("{user} (by {by})"),
         Caller { user, .. } => user.clone(),
@@ -100,10 +108,10 @@ fn cells(trace: &Trace) -> [String; HEADER.len()] {
         (None, TraceKind::Container) => "(the container)".to_owned(),
         (None, TraceKind::Attach | TraceKind::Debug) => UNKNOWN.to_owned(),
     };
-    let command = match trace.stdin {
+    let what = match trace.stdin {
         Some(true) => "(reads and types)".to_owned(),
         Some(false) => "(reads)".to_owned(),
-        None => cut(&plain(&trace.command.join(" "))),
+        None => command(&trace.command),
     };
     let state = match trace.end {
         End::Running => "running".to_owned(),
@@ -118,10 +126,15 @@ fn cells(trace: &Trace) -> [String; HEADER.len()] {
         plain(&format!("{}/{}", trace.namespace, trace.pod)),
         plain(&trace.container),
         state,
-        command,
+        what,
         plain(&trace.variables.join(",")),
         processes(trace),
     ]
+}
+
+/// As much of a command line as is enough to know it by.
+pub(super) fn command(words: &[String]) -> String {
+    cut(&plain(&words.join(" ")))
 }
 
 fn processes(trace: &Trace) -> String {
@@ -129,11 +142,11 @@ fn processes(trace: &Trace) -> String {
     trace.processes.iter().map(process).chain(moved).collect::<Vec<_>>().join(", ")
 }
 
-fn second(time: Timestamp) -> String {
+pub(super) fn second(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-fn kind(kind: TraceKind) -> &'static str {
+pub(super) fn kind(kind: TraceKind) -> &'static str {
     match kind {
         TraceKind::Exec => "exec",
         TraceKind::Attach => "attach",

@@ -24,12 +24,20 @@ use super::{
     role::Role,
     state::{self, Kept, State},
 };
-use crate::{apiserver::StoreArgs, builtin::BuiltIn, log::LogFormat};
+use crate::{
+    apiserver::{EncryptionArgs, StoreArgs},
+    builtin::BuiltIn,
+    log::LogFormat,
+};
 
 const API_SERVER_PORT: u16 = 6443;
 
 /// The node's own API is for the API server beside it, which learns its port from the node's object.
 const NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A machine on which somebody tries something out has other things on its disk, and a tenth of it is much.
+const EVICTION_HARD: &str =
+    "memory.available<100Mi,nodefs.available<1%,imagefs.available<1%,pid.available<5%";
 
 /// How many processes a pod may have unless `--node-flag=--pod-max-pids=…` says otherwise. Kernels have 32,768 for
 /// everybody by default, so one pod cannot take them all; what people run in a pod has some hundreds.
@@ -54,6 +62,7 @@ pub(crate) struct Plan {
     /// The API server's address; the usual one or a free one if it is not given.
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) store: StoreArgs,
+    pub(crate) encryption: EncryptionArgs,
     pub(crate) runtime: RuntimeChoice,
     pub(crate) node_name: Option<String>,
     /// Further flags of the node, as a user would give them.
@@ -360,6 +369,7 @@ fn api_server(plan: &Plan, state: &State, listen: SocketAddr) -> Role {
         flags.0.push("--strict-env-file-mounts".into());
     }
     flags.0.extend(plan.store.flags());
+    flags.0.extend(plan.encryption.flags());
     flags.role("apiserver", "apiserver", plan, state)
 }
 
@@ -395,6 +405,7 @@ fn node(
     // Its API server is ours.
     flags.add("--exec-sessions", "require");
     flags.add("--pod-max-pids", POD_MAX_PIDS.to_string());
+    flags.add("--eviction-hard", EVICTION_HARD);
     flags.0.push("--drain".into());
     flags.0.extend(plan.node_flags.iter().map(OsString::from));
     flags.verbose(plan.verbose);

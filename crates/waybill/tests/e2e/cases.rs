@@ -3,6 +3,7 @@
 mod environment;
 mod files;
 mod lives;
+mod managers;
 mod names;
 mod sessions;
 mod shapes;
@@ -47,6 +48,7 @@ pub(crate) const ALL: &[Case] = &[
     ("strict names", names::strict_names),
     ("a missing source", environment::a_missing_source),
     ("apply, get, describe", sessions::apply_get_describe),
+    ("server-side apply", managers::server_side_apply),
     ("logs", sessions::logs),
     ("exec", sessions::exec),
     ("exec on a terminal", sessions::exec_on_a_terminal),

@@ -25,7 +25,7 @@ const FLAGS: [&str; 3] = [
     "--node-flag=--image-gc-min-age=1",
 ];
 
-fn image(stack: &Stack, arguments: &[&str], input: &[u8]) -> Ran {
+pub(crate) fn image(stack: &Stack, arguments: &[&str], input: &[u8]) -> Ran {
     let socket = format!("unix://{}", stack.state().join("run/runtime.sock").display());
     let mut child = stack
         .waybill()
@@ -150,25 +150,26 @@ fn a_pod_that_outgrows_its_limit_of_the_disk_is_evicted_wherever_it_writes() {
     stack.stop();
 }
 
-/// Puts a small disk where containers' logs are; takes it away when it is dropped.
-struct SmallLogs {
+/// A small disk in place of a directory of a stack; taken away when it is dropped.
+struct SmallPlace {
     disk: SmallDisk,
-    logs: PathBuf,
+    place: PathBuf,
 }
 
-impl SmallLogs {
-    fn of(stack: &Stack) -> Option<Self> {
-        let logs = Self { disk: SmallDisk::mount(1)?, logs: stack.state().join("logs/pods") };
+impl SmallPlace {
+    fn of(stack: &Stack, directory: &str, megabytes: u32) -> Option<Self> {
+        let disk = SmallDisk::mount(megabytes)?;
+        let small = Self { disk, place: stack.state().join(directory) };
         let mut mount = Command::new("mount");
-        let bound = mount.arg("--bind").arg(logs.disk.path()).arg(&logs.logs).status();
+        let bound = mount.arg("--bind").arg(small.disk.path()).arg(&small.place).status();
         assert!(bound.unwrap().success());
-        Some(logs)
+        Some(small)
     }
 }
 
-impl Drop for SmallLogs {
+impl Drop for SmallPlace {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.logs).status();
+        let _ = Command::new("umount").arg("--lazy").arg(&self.place).status();
     }
 }
 
@@ -194,7 +195,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn a_full_disk_of_logs_stops_no_container_and_no_node_and_logs_go_on_when_there_is_room() {
     let Some(stack) = Setup::new(BINARY).start() else { return };
-    let Some(logs) = SmallLogs::of(&stack) else { return };
+    let Some(logs) = SmallPlace::of(&stack, "logs/pods", 1) else { return };
     let kubectl = stack.kubectl();
     let script = "i=0; while true; do i=$((i+1)); echo line $i; echo $i >/count; usleep 2000; done";
     let pod = |name: &str, script: &str| {
@@ -233,5 +234,84 @@ fn a_full_disk_of_logs_stops_no_container_and_no_node_and_logs_go_on_when_there_
     assert!(numbers.is_sorted_by(|one, next| one < next));
     kubectl.line("delete pod talker").succeeds();
     drop(logs);
+    stack.stop();
+}
+
+const PRESSURE: &str =
+    "get nodes -o jsonpath={.items[0].status.conditions[?(@.type==\"DiskPressure\")].status}";
+
+/// Issue 16, item 6: a full disk of the node is told, pods go in order, new ones are refused, and all that ends with it.
+#[test]
+fn a_node_whose_disk_is_full_says_so_makes_room_and_takes_no_pods_meanwhile() {
+    let setup = Setup::new(BINARY)
+        .flag("--node-flag=--eviction-hard=nodefs.available<50%")
+        .flag("--node-flag=--eviction-pressure-transition-period=2s");
+    let Some(stack) = setup.start() else { return };
+    let Some(small) = SmallPlace::of(&stack, "node", 32) else { return };
+    let kubectl = stack.kubectl();
+    let pod = |name: &str, more: &str, megabytes: u32| {
+        let script = format!("dd if=/dev/zero of=/v/file bs=1048576 count={megabytes}; sleep 3600");
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{more}
+            terminationGracePeriodSeconds: 0, volumes: [{{name: v, emptyDir: {{}}}}],
+            containers: [{{name: main, image: '{IMAGE}', command: [sh, -c, '{script}'],
+                volumeMounts: [{{name: v, mountPath: /v}}]}}]}}}}"
+        )
+    };
+    // Before, it may have seen that of this machine.
+    kubectl.eventually(PRESSURE, "False");
+    kubectl.apply(&pod("small", "", 1)).succeeds();
+    kubectl.wait_until_ready("small");
+
+    kubectl.apply(&pod("large", "", 20)).succeeds();
+    kubectl
+        .eventually("get pod large -o jsonpath={.status.phase}/{.status.reason}", "Failed/Evicted");
+    kubectl.line("get pod large -o jsonpath={.status.message}").shows(&[
+        "The node was low on resource: ephemeral-storage. Threshold quantity: 16Mi, available: ",
+    ]);
+    kubectl.eventually_shows("get events -A", "Warning EvictionThresholdMet node/");
+    kubectl.eventually(PRESSURE, "False");
+    kubectl.line("get pod small").shows(&["small 1/1 Running 0"]);
+
+    small.disk.fill();
+    kubectl.eventually(PRESSURE, "True");
+    let node =
+        kubectl.line("get nodes -o jsonpath={.items[0].metadata.name}").succeeds().stdout.clone();
+    kubectl.apply(&pod("late", &format!("nodeName: {node},"), 1)).succeeds();
+    let reason = "get pod late -o jsonpath={.status.reason}/{.status.message}";
+    let refused = "Evicted/Pod was rejected: The node had condition: [DiskPressure]. ";
+    until("a pod that comes now is refused", || kubectl.line(reason).succeeds().stdout == refused);
+
+    small.disk.free();
+    kubectl.eventually(PRESSURE, "False");
+    kubectl.apply(&pod("after", "", 1)).succeeds();
+    kubectl.wait_until_ready("after");
+    kubectl.line("delete pods --all --wait=true").succeeds();
+    drop(small);
+    stack.stop();
+}
+
+#[test]
+fn a_full_disk_of_images_costs_those_that_nobody_uses() {
+    let Ok(busybox) = fs::read("/bin/busybox") else { return };
+    let setup = Setup::new(BINARY)
+        .flag("--node-flag=--image-gc-high-threshold=100")
+        .flag("--node-flag=--image-gc-min-age=1")
+        .flag("--node-flag=--eviction-hard=imagefs.available<99.999%");
+    let Some(stack) = setup.start() else { return };
+    let kubectl = stack.kubectl();
+    for (name, flag) in [("unused:1", None), ("kept:1", Some("--pin"))] {
+        // Without a difference they would be one image of two names.
+        let builder = ImageBuilder::new().file("name", 0o644, name);
+        let builder = builder.file("bin/busybox", 0o755, busybox.clone());
+        let archive = builder.archive(name).expect("a good name");
+        let import: Vec<_> = ["import", "-"].into_iter().chain(flag).collect();
+        image(&stack, &import, &archive).succeeds();
+    }
+    kubectl.eventually(PRESSURE, "True");
+    until("an image that nobody uses is gone", || {
+        !image(&stack, &["ls"], b"").succeeds().stdout.contains("unused")
+    });
+    image(&stack, &["ls"], b"").shows(&["docker.io/library/kept 1"]);
     stack.stop();
 }

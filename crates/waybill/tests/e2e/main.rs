@@ -17,6 +17,7 @@ mod csi_canary;
 mod disk;
 mod exec;
 mod host_path;
+mod image_volumes;
 mod lifetime;
 mod log_rotation;
 mod nodes;
@@ -30,6 +31,7 @@ mod secret_arguments;
 mod standalone;
 mod static_pods;
 mod suite;
+mod users;
 mod walks;
 
 use std::fs;

@@ -16,6 +16,7 @@ mod migrate;
 mod objects;
 mod output;
 mod pods;
+mod policies;
 mod proposals;
 mod schema;
 mod typed;

@@ -19,8 +19,10 @@ fn resources_and_versions_are_discovered() {
         );
     cluster.kubectl("api-resources --verbs=deletecollection -o name").shows(&["pods"]);
     cluster.kubectl("api-versions").prints(
-        "authentication.k8s.io/v1\nauthorization.k8s.io/v1\ncoordination.k8s.io/v1\nevents.k8s.io/v1\n\
-         rbac.authorization.k8s.io/v1\nstorage.k8s.io/v1\nstorage.k8s.io/v1alpha1\nv1",
+        "admissionregistration.k8s.io/v1\nauthentication.k8s.io/v1\nauthorization.k8s.io/v1\n\
+         certificates.k8s.io/v1\ncoordination.k8s.io/v1\ndiscovery.k8s.io/v1\nevents.k8s.io/v1\n\
+         node.k8s.io/v1\nrbac.authorization.k8s.io/v1\nscheduling.k8s.io/v1\nstorage.k8s.io/v1\n\
+         storage.k8s.io/v1alpha1\nv1",
     );
 }
 

@@ -21,7 +21,6 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
 use serde_json::json;
 use tokio::{
     io::AsyncWriteExt,
@@ -39,6 +38,7 @@ use crate::{
         AuditUnavailable, Lifetime, Recorder, RequestFacts, ResponseStatus, Unwritten, mint_id,
     },
     authn::jwt::JwtError,
+    clock::Clock,
     request::{Action, Target, User},
 };
 
@@ -50,9 +50,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What the audit log calls it.
 const URI: &str = "/login";
-
-/// What time it is; a function so that tests decide.
-pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The listening socket and its tasks, which end when this is dropped.
 pub(crate) struct LocalSocket {
@@ -263,6 +260,8 @@ mod tests {
 
     use serde_json::Value;
     use tokio::io::AsyncReadExt;
+
+    use jiff::Timestamp;
 
     use super::*;
     use crate::{

@@ -77,12 +77,17 @@ fn copy_annotations(pod: &mut Value, binding: &Value) {
 }
 
 fn set_scheduled(pod: &mut Value, now: &str) {
+    let generation = member(member(pod, "metadata"), "generation").clone();
     let Some(status) = object_mut(pod, "status") else { return };
     fill(status, "conditions", Vec::<Value>::new());
     let Some(Value::Array(conditions)) = status.get_mut("conditions") else { return };
     conditions.retain(|condition| text(condition, "type") != "PodScheduled");
-    conditions.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
-        "lastTransitionTime": now}));
+    let mut condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
+        "lastTransitionTime": now});
+    if !generation.is_null() {
+        put(&mut condition, "observedGeneration", generation);
+    }
+    conditions.push(condition);
 }
 
 #[cfg(test)]
@@ -108,11 +113,12 @@ mod tests {
 
     #[test]
     fn a_pod_is_bound_once() {
-        let mut pod = json!({"metadata": {"name": "p", "uid": "u"}, "spec": {}});
+        let mut pod = json!({"metadata": {"name": "p", "uid": "u", "generation": 3}, "spec": {}});
         bind(&mut pod, &binding(), "2026-01-01T00:00:00Z").unwrap();
         assert_eq!(pod["spec"]["nodeName"], "n");
         assert_eq!(pod["metadata"]["annotations"]["a"], "b");
         assert_eq!(pod["status"]["conditions"][0]["status"], "True");
+        assert_eq!(pod["status"]["conditions"][0]["observedGeneration"], 3);
         let error = bind(&mut pod, &binding(), "").unwrap_err();
         assert_eq!(error.to_string(), "pod p is already assigned to node \"n\"");
     }

@@ -17,6 +17,7 @@ use crate::kinds::{
 pub(crate) fn prepare_ephemeral_containers_update(new: &mut Value, old: &Value, context: &Context) {
     let containers = member(member(new, "spec"), "ephemeralContainers").clone();
     let version = member(member(new, "metadata"), "resourceVersion").clone();
+    let managers = member(member(new, "metadata"), "managedFields").clone();
     *new = old.clone();
     let old_spec = member(old, "spec");
     if let Some(spec) = object_mut(new, "spec") {
@@ -25,6 +26,9 @@ pub(crate) fn prepare_ephemeral_containers_update(new: &mut Value, old: &Value, 
     }
     if let Some(metadata) = object_mut(new, "metadata") {
         put(metadata, "resourceVersion", version);
+        if !managers.is_null() {
+            put(metadata, "managedFields", managers);
+        }
     }
     Pod.default(new);
     meta::prepare_update(Pod.shape(), new, old);

@@ -97,6 +97,8 @@ pub(super) fn check_ip(address: Field<'_, '_>, errors: &mut ErrorList) {
 
 const SECONDS: std::ops::RangeInclusive<i64> = 1..=2_147_483_647;
 
+const WITH_OWN_USERS: &str = "when `hostUsers` is false";
+
 /// A pod with users of its own cannot share the other namespaces of the host.
 fn check_host_users(spec: Field<'_, '_>, errors: &mut ErrorList) {
     if spec.get("hostUsers").value() != false {
@@ -106,7 +108,15 @@ fn check_host_users(spec: Field<'_, '_>, errors: &mut ErrorList) {
         [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")]
     {
         if spec.get(field).is_true() {
-            errors.push(spec.get(shown).forbidden("when `pod.Spec.HostUsers` is false"));
+            errors.push(spec.get(shown).forbidden(WITH_OWN_USERS));
+        }
+    }
+    // Neither are their ids mapped, nor are they given to the pod.
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in spec.get(list).items() {
+            if container.get("volumeDevices").items().next().is_some() {
+                errors.push(container.get("volumeDevices").forbidden(WITH_OWN_USERS));
+            }
         }
     }
 }

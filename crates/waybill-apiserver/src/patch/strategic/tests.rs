@@ -9,7 +9,12 @@ use super::*;
 
 #[track_caller]
 fn patched(resource: &str, to: &Value, patch: &Value) -> Result<Value, PatchError> {
-    apply(PatchType::Strategic, patch.to_string().as_bytes(), to, resource)
+    apply(
+        PatchType::Strategic,
+        patch.to_string().as_bytes(),
+        to,
+        crate::registry::named(resource).patch,
+    )
 }
 
 /// Patches the spec of a pod.

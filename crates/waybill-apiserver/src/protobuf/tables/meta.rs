@@ -2,7 +2,7 @@
 
 use crate::protobuf::table::{
     Message,
-    Type::{Bool, Int64, Json, Message as Nested, Text, Time},
+    Type::{Bool, Int32, Int64, Json, Message as Nested, Text, Time},
     field, kept, list, map,
 };
 
@@ -41,6 +41,50 @@ static MANAGED_FIELDS_ENTRY: Message = Message(&[
     field(6, "fieldsType", Text),
     field(7, "fieldsV1", Json),
     field(8, "subresource", Text),
+]);
+
+/// What every list says of itself.
+pub(in crate::protobuf) static LIST_META: Message = Message(&[
+    field(1, "selfLink", Text),
+    field(2, "resourceVersion", Text),
+    field(3, "continue", Text),
+    kept(4, "remainingItemCount", Int64),
+]);
+
+/// The metadata of an object of any kind.
+pub(in crate::protobuf) static PARTIAL_OBJECT_METADATA: Message =
+    Message(&[field(1, "metadata", Nested(&OBJECT_META))]);
+
+/// What is said instead of an object.
+pub(in crate::protobuf) static STATUS: Message = Message(&[
+    field(1, "metadata", Nested(&LIST_META)),
+    field(2, "status", Text),
+    field(3, "message", Text),
+    field(4, "reason", Text),
+    kept(5, "details", Nested(&STATUS_DETAILS)),
+    field(6, "code", Int32),
+]);
+
+static STATUS_DETAILS: Message = Message(&[
+    field(1, "name", Text),
+    field(2, "group", Text),
+    field(3, "kind", Text),
+    list(4, "causes", Nested(&STATUS_CAUSE)),
+    field(5, "retryAfterSeconds", Int32),
+    field(6, "uid", Text),
+]);
+
+static STATUS_CAUSE: Message =
+    Message(&[field(1, "reason", Text), field(2, "message", Text), field(3, "field", Text)]);
+
+/// What is true of an object, in the form that newer kinds share.
+pub(super) static CONDITION: Message = Message(&[
+    kept(1, "type", Text),
+    kept(2, "status", Text),
+    field(3, "observedGeneration", Int64),
+    field(4, "lastTransitionTime", Time),
+    kept(5, "reason", Text),
+    kept(6, "message", Text),
 ]);
 
 pub(super) static LABEL_SELECTOR: Message = Message(&[

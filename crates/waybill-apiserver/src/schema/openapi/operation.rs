@@ -128,7 +128,7 @@ impl Operation {
         };
         let mut operation = self.common();
         let parameters: Vec<_> = self.action.parameters().iter().map(parameter).collect();
-        operation.insert("parameters".to_owned(), parameters.into());
+        put_parameters(&mut operation, parameters);
         let ok = match &self.answer {
             Some(answer) => {
                 json!({"description": "OK", "content": {"application/json": schema(answer)}})
@@ -162,7 +162,7 @@ impl Operation {
             parameters.push(json!({"name": "body", "in": "body", "schema": schema(body)}));
             operation.insert("consumes".to_owned(), json!(self.action.body_types()));
         }
-        operation.insert("parameters".to_owned(), parameters.into());
+        put_parameters(&mut operation, parameters);
         operation.insert("produces".to_owned(), json!(["application/json"]));
         let ok = match &self.answer {
             Some(answer) => json!({"description": "OK", "schema": schema(answer)}),
@@ -177,5 +177,12 @@ impl Operation {
             ("x-kubernetes-action".to_owned(), self.action.name().into()),
             ("x-kubernetes-group-version-kind".to_owned(), self.gvk.clone()),
         ])
+    }
+}
+
+/// Readers that write a document again leave an empty list out; so do we, and both are the same.
+fn put_parameters(operation: &mut Map<String, Value>, parameters: Vec<Value>) {
+    if !parameters.is_empty() {
+        operation.insert("parameters".to_owned(), parameters.into());
     }
 }

@@ -82,13 +82,10 @@ async fn bad_patches_are_refused() {
     server.refuses(strategic, r#"{"metadata":{"$patch":"jump"}}"#, bad).await;
     server.refuses(merge, r#"{"metadata":{"name":"other"}}"#, bad).await;
     server.refuses(("PATCH", path, JSON), "{}", (415, "UnsupportedMediaType", "")).await;
-    server
-        .refuses(
-            ("PATCH", path, "application/apply-patch+yaml"),
-            "{}",
-            (415, "UnsupportedMediaType", ""),
-        )
-        .await;
+    let apply = ("PATCH", path.as_str(), "application/apply-patch+yaml");
+    server.refuses(apply, "{}", (422, "Invalid", "fieldManager: Required value")).await;
+    let apply = ("PATCH", path.as_str(), "application/apply-patch+cbor");
+    server.refuses(apply, "{}", (415, "UnsupportedMediaType", "")).await;
     let many = json!(vec![json!({"op": "test", "path": "/kind", "value": "ConfigMap"}); 20_000]);
     server.refuses(json_patch, &many.to_string(), (413, "RequestEntityTooLarge", "")).await;
 }

@@ -29,6 +29,7 @@ pub(super) struct Reply {
     pub(super) code: u16,
     pub(super) warnings: Vec<String>,
     pub(super) retry_after: Option<String>,
+    pub(super) audit_id: Option<String>,
     pub(super) body: Bytes,
 }
 
@@ -171,8 +172,10 @@ impl Reply {
         let warnings = warnings.map(|value| value.to_str().unwrap().to_owned()).collect();
         let retry_after = response.headers().get(header::RETRY_AFTER);
         let retry_after = retry_after.map(|value| value.to_str().unwrap().to_owned());
+        let audit_id = response.headers().get("audit-id");
+        let audit_id = audit_id.map(|value| value.to_str().unwrap().to_owned());
         let body = timeout(PATIENCE, response.into_body().collect()).await.unwrap().unwrap();
-        Self { code, warnings, retry_after, body: body.to_bytes() }
+        Self { code, warnings, retry_after, audit_id, body: body.to_bytes() }
     }
 
     pub(super) fn json(&self) -> Value {

@@ -233,6 +233,7 @@ async fn a_log_that_is_not_known_is_replaced() {
         history: Arc::new(recovered.history),
         trouble: Mutex::default(),
         failing: Gauge::default(),
+        wants_snapshot: AtomicBool::new(false),
     });
     let writer = Writer {
         jobs,
@@ -247,6 +248,7 @@ async fn a_log_that_is_not_known_is_replaced() {
         waits_for_room: false,
         rhythm: Rhythm::default(),
         snapshot: None,
+        snapshot_is_wanted: false,
     };
     drop(sender);
     writer.run();

@@ -11,7 +11,7 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, mpsc},
+    sync::{Arc, atomic::Ordering, mpsc},
     time::{Duration, Instant},
 };
 
@@ -76,6 +76,8 @@ pub(super) struct Writer {
     pub(super) rhythm: Rhythm,
     /// The snapshot being taken.
     pub(super) snapshot: Option<Snapshotter>,
+    /// It was begun after somebody asked for it.
+    pub(super) snapshot_is_wanted: bool,
 }
 
 impl Writer {
@@ -212,8 +214,12 @@ impl Writer {
     fn take_snapshot_if_due(&mut self) {
         let (log_bytes, needed) = self.log_and_snapshot_bytes();
         if let Some(snapshot) = self.snapshot.take_if(|snapshot| snapshot.is_finished()) {
+            let was_wanted = std::mem::take(&mut self.snapshot_is_wanted);
             match snapshot.ended() {
-                Taken::Done => (self.older_bytes, self.failed_bytes) = (0, 0),
+                Taken::Done => {
+                    (self.older_bytes, self.failed_bytes) = (0, 0);
+                    self.shared.wants_snapshot.fetch_and(!was_wanted, Ordering::Relaxed);
+                }
                 Taken::Failed => self.failed_bytes = log_bytes,
                 Taken::NoRoom => {
                     (self.failed_bytes, self.waits_for_room) = (log_bytes, !self.has_room(needed));
@@ -226,8 +232,12 @@ impl Writer {
         // After a failure, try again when there is twice as much, not at each commit.
         let due = self.snapshot_bytes.max(self.failed_bytes.saturating_mul(2));
         let is_due = log_bytes >= due.max(self.shared.read().bytes());
-        if self.snapshot.is_none() && (is_due || self.is_last_chance(log_bytes, needed)) {
+        let is_wanted =
+            self.failed_bytes == 0 && self.shared.wants_snapshot.load(Ordering::Relaxed);
+        let is_due = is_due || is_wanted || self.is_last_chance(log_bytes, needed);
+        if self.snapshot.is_none() && is_due {
             self.begin_snapshot(log_bytes);
+            self.snapshot_is_wanted = is_wanted && self.snapshot.is_some();
         }
     }
 

@@ -169,7 +169,7 @@ async fn sub_path_expressions_need_all_their_variables() {
     let mounts = async |environment: &Environment| {
         fixture
             .volumes
-            .mounts(&pod, container, environment)
+            .mounts(&pod, container, environment, &VolumeImages::new())
             .await
             .map_err(|error| error.to_string())
     };

@@ -1,116 +1,117 @@
-//! When the machine is short of memory, pods go before the kernel's killer comes: one at a look, in a kubelet's order. First those
-//! that use more than they asked for, of these the less important ones, and of equals the one that is furthest above its request.
+//! When the machine is short of something, room is made: by what nobody needs if that is enough, else one pod goes at each look, before
+//! the kernel's killer comes or the disk is full.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, time::Duration};
 
-use tracing::{debug, info};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info, warn};
+use waybill_core::id::PodUid;
+use waybill_proto::cri::PodSandboxState;
 
-use super::{super::Workers, may_be_evicted};
-use crate::{
-    cri::resources::{memory_request, memory_requests},
-    pod::Pod,
-    register::Shortage,
+use super::{
+    super::{Workers, surroundings::Surroundings},
+    may_be_evicted,
+    rank::{self, Candidate},
+    reclaim,
 };
+use crate::{event::Kind, pod::Pod, pressure::Signal};
 
-/// Bytes that containers use, by their names.
-type Usage = BTreeMap<String, u64>;
+/// How long a pod that was evicted may take to end before the next one goes.
+const CLEAN_UP: Duration = Duration::from_secs(30);
+const CLEAN_UP_LOOK: Duration = Duration::from_millis(500);
 
-/// Evicts the pod that must go first, if one must.
-pub(super) async fn relieve(workers: &Workers) {
-    let Some(shortage) = Shortage::of_memory() else { return };
-    let used = workers.0.around.runtime.memory_of_pods().await.unwrap_or_else(|status| {
-        debug!(reason = status.message(), "the runtime does not tell what containers use");
-        BTreeMap::new()
-    });
-    let pods = workers.all().into_iter().filter(|pod| may_be_evicted(pod));
-    let using = pods.filter_map(|pod| Some((used.get(pod.uid().as_str())?.clone(), pod)));
-    if let Some((usage, pod)) = first_to_go(using) {
-        info!(pod = pod.name(), uid = %pod.uid(), "the machine is short of memory, and a pod goes");
-        workers.evict(pod.uid(), &message(&pod, &usage, shortage));
+/// Makes room, if some is needed. The pod that was evicted for it, if one was.
+pub(super) async fn relieve(workers: &Workers) -> Option<PodUid> {
+    let around = &workers.0.around;
+    if let Err(status) = around.pressure.find_images(&around.runtime).await {
+        debug!(reason = status.message(), "the runtime does not tell where its images lie");
     }
-}
-
-fn first_to_go(pods: impl Iterator<Item = (Usage, Arc<Pod>)>) -> Option<(Usage, Arc<Pod>)> {
-    pods.min_by_key(|(usage, pod)| {
-        let used: u64 = usage.values().fold(0, |sum, used| sum.saturating_add(*used));
-        let above = i128::from(used) - i128::from(memory_requests(pod));
-        (Reverse(above > 0), pod.spec().priority.unwrap_or(0), Reverse(above))
-    })
-}
-
-/// A kubelet's words, down to the blank at the end.
-fn message(pod: &Pod, usage: &Usage, shortage: Shortage) -> String {
-    let Shortage { least, available } = shortage;
-    let mut text = format!(
-        "The node was low on resource: memory. Threshold quantity: {}, available: {}. ",
-        shown(least),
-        shown(available)
-    );
-    for container in pod.containers() {
-        let Some(used) = usage.get(container.name()) else { continue };
-        let asked = u64::try_from(memory_request(&container.to_container())).unwrap_or(0);
-        if *used > asked {
-            let (name, used, asked) = (container.name(), shown(*used), shown(asked));
-            text.push_str(&format!(
-                "Container {name} was using {used}, request is {asked}, has larger consumption of memory. "
-            ));
+    let shortage = around.pressure.look().into_iter().next()?;
+    let resource = shortage.signal.resource();
+    let message = format!("Attempting to reclaim {resource}");
+    around.recorder.node(Kind::Warning, "EvictionThresholdMet", &message);
+    if frees_without_eviction(around, shortage.signal) {
+        reclaim::reclaim(workers).await;
+        if around.pressure.look().is_empty() {
+            info!(resource, "there is room again without what nobody needed");
+            return None;
         }
     }
-    text
+    let candidates = candidates(workers, shortage.signal).await;
+    let Some(first) = rank::first_to_go(shortage.signal, candidates.into_iter()) else {
+        warn!(resource, "the machine is short of it, and no pod may go");
+        return None;
+    };
+    let pod = &first.pod;
+    info!(pod = pod.name(), uid = %pod.uid(), resource, "the machine is short of it, and a pod goes");
+    workers.evict(pod.uid(), &rank::message(&first, shortage));
+    Some(pod.uid().clone())
 }
 
-/// As quantities of memory are written.
-fn shown(bytes: u64) -> String {
-    match bytes {
-        0 => "0".to_owned(),
-        bytes if bytes.is_multiple_of(1 << 20) => format!("{}Mi", bytes >> 20),
-        bytes => format!("{}Ki", bytes >> 10),
+/// Returns when nothing of the pod runs any more, or when that takes too long.
+pub(super) async fn wait_until_gone(workers: &Workers, uid: &PodUid) {
+    let begun = Instant::now();
+    while begun.elapsed() < CLEAN_UP {
+        let sandboxes = workers.0.around.runtime.sandboxes(Some(uid.as_str())).await;
+        let ready = i32::from(PodSandboxState::SandboxReady);
+        if sandboxes.is_ok_and(|sandboxes| sandboxes.iter().all(|sandbox| sandbox.state != ready)) {
+            return;
+        }
+        sleep(CLEAN_UP_LOOK).await;
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+/// Whether images and containers that nobody needs take what is short.
+fn frees_without_eviction(around: &Surroundings, signal: Signal) -> bool {
+    match signal {
+        Signal::ImagefsAvailable | Signal::ImagefsInodesFree => true,
+        Signal::NodefsAvailable | Signal::NodefsInodesFree => !around.pressure.images_are_apart(),
+        Signal::MemoryAvailable | Signal::PidAvailable => false,
+    }
+}
 
-    use super::*;
-    use crate::pod::PodOrigin;
-
-    fn pod(name: &str, priority: i32, request: &str, used: u64) -> (Usage, Arc<Pod>) {
-        let resources = json!({ "requests": { "memory": request } });
-        let object = json!({
-            "metadata": { "name": name, "namespace": "ns", "uid": name },
-            "spec": {
-                "priority": priority,
-                "containers": [{ "name": "a", "image": "i", "resources": resources }],
-            },
+/// The pods that may go, with what they use.
+async fn candidates(workers: &Workers, signal: Signal) -> Vec<Candidate> {
+    let around = &workers.0.around;
+    let pods = workers.all().into_iter().filter(|pod| may_be_evicted(pod));
+    if signal == Signal::MemoryAvailable {
+        let used = around.runtime.memory_of_pods().await.unwrap_or_else(|status| {
+            debug!(reason = status.message(), "the runtime does not tell what containers use");
+            BTreeMap::new()
         });
-        let pod = Pod::from_value(object, PodOrigin::ApiServer).unwrap();
-        (Usage::from([("a".to_owned(), used << 20)]), Arc::new(pod))
+        let using = pods.filter_map(|pod| {
+            let containers = used.get(pod.uid().as_str())?.clone();
+            let used = containers.values().fold(0, |sum: u64, used| sum.saturating_add(*used));
+            Some(Candidate { pod, used, containers })
+        });
+        return using.collect();
     }
-
-    #[track_caller]
-    fn check(pods: Vec<(Usage, Arc<Pod>)>, expected: Option<&str>) {
-        let first = first_to_go(pods.into_iter());
-        assert_eq!(first.as_ref().map(|(_, pod)| pod.name()), expected);
+    let mut candidates = Vec::new();
+    for pod in pods {
+        let (used, containers) = match signal {
+            Signal::PidAvailable => (around.cgroups.processes(&pod), BTreeMap::new()),
+            _ => disk_usage(around, signal, &pod).await,
+        };
+        candidates.push(Candidate { pod, used, containers });
     }
+    candidates
+}
 
-    #[test]
-    fn who_uses_more_than_it_asked_for_goes_first() {
-        check(vec![], None);
-        check(vec![pod("large", 0, "2Gi", 1000), pod("greedy", 0, "1Mi", 2)], Some("greedy"));
-        check(vec![pod("large", 0, "1Mi", 1000), pod("small", -1, "1Mi", 2)], Some("small"));
-        check(vec![pod("some", 0, "1Mi", 10), pod("more", 0, "20Mi", 40)], Some("more"));
-        check(vec![pod("vital", 9, "1Gi", 1), pod("modest", 1, "1Gi", 1)], Some("modest"));
-    }
-
-    #[test]
-    fn the_words_are_those_that_people_search_for() {
-        let (usage, pod) = pod("p", 0, "1Mi", 2);
-        let shortage = Shortage { least: 100 << 20, available: 5 << 10 };
-        assert_eq!(
-            message(&pod, &usage, shortage),
-            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 5Ki. \
-             Container a was using 2Mi, request is 1Mi, has larger consumption of memory. "
-        );
+/// Of the disk that is short: containers lie with the images, volumes and logs with the node's own files.
+async fn disk_usage(
+    around: &Surroundings,
+    signal: Signal,
+    pod: &Pod,
+) -> (u64, BTreeMap<String, u64>) {
+    let usage = around.storage_of(pod).await;
+    let taken = match signal {
+        _ if !around.pressure.images_are_apart() => usage.pod(),
+        Signal::ImagefsAvailable | Signal::ImagefsInodesFree => usage.layers,
+        _ => usage.files,
+    };
+    if signal.is_in_bytes() {
+        (taken.bytes, usage.containers)
+    } else {
+        (taken.files, BTreeMap::new())
     }
 }

@@ -10,15 +10,28 @@ use tracing::debug;
 use waybill_core::quantity::Quantity;
 
 use super::super::surroundings::Surroundings;
-use crate::{pod::Pod, volume};
+use crate::{
+    pod::Pod,
+    volume::{self, Taken},
+};
 
 const RESOURCE: &str = "ephemeral-storage";
 
-/// In bytes.
+/// What a pod takes of the node's disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Usage {
-    pod: u64,
-    containers: BTreeMap<String, u64>,
+pub(super) struct Usage {
+    /// What containers wrote beside their volumes.
+    pub(super) layers: Taken,
+    /// Volumes, logs and the pod's own files.
+    pub(super) files: Taken,
+    /// In bytes: layers, logs and last words.
+    pub(super) containers: BTreeMap<String, u64>,
+}
+
+impl Usage {
+    pub(super) fn pod(&self) -> Taken {
+        self.layers.saturating_add(self.files)
+    }
 }
 
 impl Surroundings {
@@ -29,7 +42,7 @@ impl Surroundings {
     }
 
     /// What cannot be measured counts as nothing: it may have gone just now.
-    async fn storage_of(&self, pod: &Pod) -> Usage {
+    pub(super) async fn storage_of(&self, pod: &Pod) -> Usage {
         let layers = self.runtime.writable_layers(pod.uid()).await.unwrap_or_else(|status| {
             debug!(reason = status.message(), "the runtime does not tell what containers wrote");
             BTreeMap::new()
@@ -37,25 +50,23 @@ impl Surroundings {
         let own = self.directories.pod(pod.uid());
         let logs = self.directories.pod_logs(pod.namespace(), pod.name(), pod.uid());
         let mut usage = Usage {
-            pod: bytes(own).await.saturating_add(bytes(logs.clone()).await),
+            layers: layers.values().copied().fold(Taken::default(), Taken::saturating_add),
+            files: taken(own).await.saturating_add(taken(logs.clone()).await),
             ..Usage::default()
         };
-        for layer in layers.values() {
-            usage.pod = usage.pod.saturating_add(*layer);
-        }
         for container in pod.regular() {
             let name = container.name();
             let words = self.directories.termination_messages(pod.uid(), name);
-            let written = layers.get(name).copied().unwrap_or(0);
-            let rest = bytes(logs.join(name)).await.saturating_add(bytes(words).await);
-            usage.containers.insert(name.to_owned(), written.saturating_add(rest));
+            let written = layers.get(name).copied().unwrap_or_default();
+            let rest = taken(logs.join(name)).await.saturating_add(taken(words).await);
+            usage.containers.insert(name.to_owned(), written.saturating_add(rest).bytes);
         }
         usage
     }
 }
 
-async fn bytes(directory: PathBuf) -> u64 {
-    volume::bytes(directory).await.unwrap_or(0)
+async fn taken(directory: PathBuf) -> Taken {
+    volume::taken(directory).await.unwrap_or_default()
 }
 
 /// The words are a kubelet's, down to the blanks at their ends. The pod comes before its containers there, too.
@@ -63,7 +74,7 @@ fn excess(pod: &Pod, usage: &Usage) -> Option<String> {
     let exceeds =
         |used: u64, limit: Quantity| u64::try_from(limit.value()).is_ok_and(|limit| used > limit);
     if let Some(limit) = limit_of_pod(pod)
-        && exceeds(usage.pod, limit)
+        && exceeds(usage.pod().bytes, limit)
     {
         return Some(format!(
             "Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
@@ -123,7 +134,8 @@ mod tests {
     fn check(containers: &[Value], mebibytes: (u64, &[(&str, u64)]), expected: Option<&str>) {
         let pod = pod(json!({ "containers": containers }));
         let each = mebibytes.1.iter().map(|(name, used)| ((*name).to_owned(), used << 20));
-        let usage = Usage { pod: mebibytes.0 << 20, containers: each.collect() };
+        let files = Taken { bytes: mebibytes.0 << 20, files: 1 };
+        let usage = Usage { files, containers: each.collect(), ..Usage::default() };
         assert_eq!(excess(&pod, &usage).as_deref(), expected);
     }
 

@@ -78,6 +78,7 @@ fn container(pod: &Pod, found: &Observed, words: &[&str]) -> ObservedContainer {
         log_path: String::new(),
         created: at(0),
         state,
+        limits: None,
     }
 }
 

@@ -46,3 +46,28 @@ async fn all_that_a_container_can_write_counts_against_its_limit() {
     });
     assert_eq!(together.await.as_deref(), Some(of_pod));
 }
+
+#[tokio::test]
+async fn containers_of_pods_that_ended_go_when_their_room_is_needed_and_others_stay() {
+    let fake = FakeRuntime::start();
+    let workers = workers(&fake);
+    workers.set(pod(json!({ "restartPolicy": "Never" })));
+    fake.until(|state| state.running() == ["a#0"]).await;
+    crate::worker::eviction::reclaim::reclaim(&workers).await;
+    assert_eq!(fake.state().running(), ["a#0"], "the pod has not ended");
+
+    fake.exit("a", 0);
+    workers.wake(&uid());
+    fake.until(|state| state.calls.contains(&"stop sandbox".to_owned())).await;
+    let ended = json!({
+        "metadata": { "name": "p", "namespace": "ns", "uid": "uid-1" },
+        "spec": { "containers": [{ "name": "a", "image": "i:1" }], "restartPolicy": "Never" },
+        "status": { "phase": "Succeeded" },
+    });
+    workers.set(Arc::new(Pod::from_value(ended, PodOrigin::ApiServer).unwrap()));
+    fake.take_calls();
+    crate::worker::eviction::reclaim::reclaim(&workers).await;
+    let calls = fake.take_calls();
+    assert_eq!(calls, ["remove a#0", "stop sandbox", "remove sandbox"]);
+    workers.stop().await;
+}

@@ -257,6 +257,17 @@ impl State {
                 self.sandboxes.retain(|it| it.id != request.pod_sandbox_id);
                 Vec::new()
             }
+            "UpdateContainerResources" => {
+                let request = cri::UpdateContainerResourcesRequest::decode(message).unwrap();
+                let id = request.container_id;
+                let linux = request.linux.unwrap();
+                let memory = linux.memory_limit_in_bytes;
+                self.calls.push(format!("resize {} {memory}", self.named(&id)));
+                let found = self.containers.iter_mut().find(|it| it.id == id).unwrap();
+                let resources = cri::ContainerResources { linux: Some(linux), windows: None };
+                found.resources = Some(resources);
+                Vec::new()
+            }
             "ExecSync" => {
                 let request = cri::ExecSyncRequest::decode(message).unwrap();
                 self.calls.push(format!("exec {}", request.cmd.join(" ")));

@@ -5,9 +5,12 @@ use std::collections::HashSet;
 use oci_spec::runtime::{Capability, LinuxCapabilities};
 use waybill_proto::cri;
 
-use crate::cri::{
-    error::{CriError, Result},
-    machine::Machine,
+use crate::{
+    capability::CAPABILITIES,
+    cri::{
+        error::{CriError, Result},
+        machine::Machine,
+    },
 };
 
 /// What a container gets that asks for nothing: the set that all runtimes agree on.
@@ -28,51 +31,6 @@ const DEFAULT: &[Capability] = &[
     Capability::SysChroot,
 ];
 
-/// Every capability, by the kernel's number.
-const ALL: &[Capability] = &[
-    Capability::Chown,
-    Capability::DacOverride,
-    Capability::DacReadSearch,
-    Capability::Fowner,
-    Capability::Fsetid,
-    Capability::Kill,
-    Capability::Setgid,
-    Capability::Setuid,
-    Capability::Setpcap,
-    Capability::LinuxImmutable,
-    Capability::NetBindService,
-    Capability::NetBroadcast,
-    Capability::NetAdmin,
-    Capability::NetRaw,
-    Capability::IpcLock,
-    Capability::IpcOwner,
-    Capability::SysModule,
-    Capability::SysRawio,
-    Capability::SysChroot,
-    Capability::SysPtrace,
-    Capability::SysPacct,
-    Capability::SysAdmin,
-    Capability::SysBoot,
-    Capability::SysNice,
-    Capability::SysResource,
-    Capability::SysTime,
-    Capability::SysTtyConfig,
-    Capability::Mknod,
-    Capability::Lease,
-    Capability::AuditWrite,
-    Capability::AuditControl,
-    Capability::Setfcap,
-    Capability::MacOverride,
-    Capability::MacAdmin,
-    Capability::Syslog,
-    Capability::WakeAlarm,
-    Capability::BlockSuspend,
-    Capability::AuditRead,
-    Capability::Perfmon,
-    Capability::Bpf,
-    Capability::CheckpointRestore,
-];
-
 /// The sets of a container; a privileged one has all that the kernel knows.
 ///
 /// Where nothing keeps a container from the devices whose nodes it makes itself, it makes none.
@@ -82,7 +40,7 @@ pub(super) fn capabilities(
     machine: &Machine,
 ) -> Result<LinuxCapabilities> {
     let last = usize::try_from(machine.last_capability).unwrap_or(usize::MAX);
-    let known: HashSet<_> = ALL.iter().take(last.saturating_add(1)).copied().collect();
+    let known: HashSet<_> = CAPABILITIES.iter().take(last.saturating_add(1)).copied().collect();
     let mut granted: HashSet<_> =
         if privileged { known.clone() } else { DEFAULT.iter().copied().collect() };
     let ambient = parsed(&request.add_ambient_capabilities, &known)?;
@@ -102,7 +60,7 @@ pub(super) fn capabilities(
         }
         granted.extend(asked);
         // A kernel that does not know a capability has dropped it already.
-        let dropped = parsed(drop, &ALL.iter().copied().collect())?;
+        let dropped = parsed(drop, &CAPABILITIES.iter().copied().collect())?;
         granted.retain(|capability| !dropped.contains(capability));
     }
     let ambient: HashSet<_> = ambient.intersection(&granted).copied().collect();

@@ -42,9 +42,11 @@ pub(super) fn requested(devices: &[cri::Device]) -> Result<Devices> {
     Ok(found)
 }
 
-/// All devices of the machine, and the right to use any: for a privileged container.
-pub(super) fn of_the_machine() -> Result<Devices> {
-    let nodes = nodes_at(Path::new("/dev"), Path::new("/dev"))?;
+/// All devices of the machine, and the right to use any: for a privileged container. Those that are `bound` instead of made cannot be
+/// replaced, and `/dev/ptmx` has to be.
+pub(super) fn of_the_machine(bound: bool) -> Result<Devices> {
+    let mut nodes = nodes_at(Path::new("/dev"), Path::new("/dev"))?;
+    nodes.retain(|(path, _)| !bound || path != Path::new("/dev/ptmx"));
     Ok(Devices {
         nodes: nodes.into_iter().map(|(_, node)| node).collect(),
         rules: vec![rule(true, "rwm", None)?],
@@ -173,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_privileged_container_has_the_machines_devices() {
-        let devices = of_the_machine().unwrap();
+        let devices = of_the_machine(false).unwrap();
         assert!(devices.nodes.iter().any(|node| node.path() == Path::new("/dev/null")));
         assert!(devices.nodes.iter().all(|node| !node.path().starts_with("/dev/pts")));
         assert_eq!(devices.rules[0].to_string(), "a *:* rwm");

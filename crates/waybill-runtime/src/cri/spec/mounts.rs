@@ -5,11 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use oci_spec::runtime::{Mount, MountBuilder};
+use oci_spec::runtime::{LinuxIdMapping, LinuxIdMappingBuilder, Mount, MountBuilder};
 use waybill_proto::cri::{self, MountPropagation};
 
-use super::{rootfs::Rootfs, sharing::Sharing};
+use super::{rootfs::Rootfs, sharing::Sharing, user_namespace};
 use crate::{
+    IdMap,
     cri::{
         error::{CriError, Result},
         machine::Machine,
@@ -43,6 +44,8 @@ pub(super) struct Request<'a> {
     pub(super) shared: &'a Shared,
     pub(super) privileged: bool,
     pub(super) read_only_root: bool,
+    /// The ids of the container's users on the machine, if those are not the machine's.
+    pub(super) users: Option<IdMap>,
 }
 
 pub(super) fn mounts(request: &Request<'_>, machine: &Machine) -> Result<Mounts> {
@@ -51,7 +54,14 @@ pub(super) fn mounts(request: &Request<'_>, machine: &Machine) -> Result<Mounts>
     let mut propagation = None;
     let sources = request.sources.iter().map(Option::as_deref).chain(std::iter::repeat(None));
     for (mount, source) in request.mounts.iter().zip(sources) {
-        volumes.push(volume(mount, source, &sharing, machine)?);
+        let mut made = volume(mount, source, &sharing, machine)?;
+        check_propagation(mount, request.users)?;
+        // The files of an image were mapped when it was mounted.
+        if user_namespace::is_mapped(mount, request.users)? && source.is_none() {
+            let map = request.users.map(id_mappings).transpose()?;
+            made.set_uid_mappings(map.clone()).set_gid_mappings(map);
+        }
+        volumes.push(made);
         propagation = match (mount.propagation(), propagation) {
             (MountPropagation::PropagationBidirectional, _) => Some("shared"),
             (MountPropagation::PropagationHostToContainer, None) => Some("slave"),
@@ -145,6 +155,28 @@ fn volume(
     mount(Path::new("/").join(inside), "bind", source, &["rbind", propagation, access])
 }
 
+/// What is mounted in a user namespace stays there.
+fn check_propagation(mount: &cri::Mount, users: Option<IdMap>) -> Result<()> {
+    let leaves = mount.propagation() == MountPropagation::PropagationBidirectional;
+    if leaves && users.is_some() {
+        let advice = format!(
+            "mount {:?} with None or HostToContainer, or set hostUsers to true",
+            mount.container_path
+        );
+        return Err(CriError::unsupported(
+            "bidirectional propagation out of a user namespace",
+            advice,
+        ));
+    }
+    Ok(())
+}
+
+/// The range as specifications have it.
+pub(super) fn id_mappings(map: IdMap) -> Result<Vec<LinuxIdMapping>> {
+    let builder = LinuxIdMappingBuilder::default().container_id(0_u32);
+    Ok(vec![builder.host_id(map.root()).size(map.length()).build()?])
+}
+
 fn host_path(mount_request: &cri::Mount) -> Result<PathBuf> {
     let path = &mount_request.host_path;
     if !Path::new(path).is_absolute() {
@@ -184,10 +216,6 @@ fn is_proc(host_path: &str) -> bool {
 
 fn check_supported(mount: &cri::Mount, machine: &Machine) -> Result<()> {
     let at = &mount.container_path;
-    if !mount.uid_mappings.is_empty() || !mount.gid_mappings.is_empty() {
-        let advice = format!("mount {at:?} without mappings");
-        return Err(CriError::unsupported("a mount with its own user mapping", advice));
-    }
     // Kubelets ask for it on every machine; without SELinux there is no label to change.
     if mount.selinux_relabel && machine.selinux {
         let advice = format!("label the host path of {at:?} beforehand");
@@ -245,6 +273,7 @@ mod tests {
             shared: &shared,
             privileged: false,
             read_only_root: false,
+            users: None,
         };
         mounts(&request, &Machine::plain())
     }
@@ -299,6 +328,7 @@ mod tests {
             shared: &shared,
             privileged: false,
             read_only_root: false,
+            users: None,
         };
         let mounts = mounts(&request, &Machine::plain()).unwrap();
         assert_eq!(find(&mounts, "/a").source().as_deref(), Some(Path::new("/run/images/0")));
@@ -314,6 +344,7 @@ mod tests {
             shared: &shared,
             privileged: true,
             read_only_root: true,
+            users: None,
         };
         let mounts = mounts(&request, &Machine::plain()).unwrap();
         assert!(options(find(&mounts, "/etc/hosts")).contains(&"ro"));

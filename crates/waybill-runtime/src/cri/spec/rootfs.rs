@@ -13,7 +13,10 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2, readlinkat},
+    fs::{
+        CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, fchown, fstat, mkdirat, openat2,
+        readlinkat,
+    },
     io::Errno,
 };
 
@@ -46,8 +49,8 @@ impl Rootfs {
         Ok(String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// Makes `path` and what is missing above it.
-    pub(crate) fn make_directory(&self, path: &Path) -> io::Result<()> {
+    /// Makes `path` and what is missing above it, for who has the id `owner` on the machine.
+    pub(crate) fn make_directory(&self, path: &Path, owner: u32) -> io::Result<()> {
         let mut above: Option<OwnedFd> = None;
         let mut walked = PathBuf::from("/");
         for component in path.components() {
@@ -57,7 +60,9 @@ impl Rootfs {
             let made = match self.directory(&walked) {
                 Err(Errno::NOENT) => {
                     mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
-                    self.directory(&walked)?
+                    let made = self.directory(&walked)?;
+                    fchown(&made, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))?;
+                    made
                 }
                 found => found?,
             };
@@ -141,7 +146,7 @@ mod tests {
         assert_eq!(rootfs.read("/etc/group").unwrap(), "inside");
         assert_eq!(rootfs.read("none/at/all").unwrap(), "");
         // The link leads to a place that does not exist inside, and nothing is made outside.
-        assert!(rootfs.make_directory(Path::new("/srv/app")).is_err());
+        assert!(rootfs.make_directory(Path::new("/srv/app"), 0).is_err());
         assert!(!outside.path().join("app").exists());
     }
 
@@ -150,12 +155,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let rootfs = Rootfs::open(root.path()).unwrap();
         for _ in 0..2 {
-            rootfs.make_directory(Path::new("/a/b/c")).unwrap();
+            rootfs.make_directory(Path::new("/a/b/c"), 0).unwrap();
             assert!(root.path().join("a/b/c").is_dir());
         }
-        rootfs.make_directory(Path::new("/")).unwrap();
+        rootfs.make_directory(Path::new("/"), 0).unwrap();
         fs::write(root.path().join("file"), "").unwrap();
-        assert!(rootfs.make_directory(Path::new("/file/x")).is_err());
+        assert!(rootfs.make_directory(Path::new("/file/x"), 0).is_err());
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! Whether mounts that appear below a path reach a container, and the other way round.
 
-use std::{
-    ffi::OsString,
-    fs,
-    os::unix::ffi::OsStringExt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use crate::cri::error::{CriError, Result};
+use crate::{
+    cri::error::{CriError, Result},
+    procfs::{Mount, MountTable},
+};
 
 /// The mounts of this process, and how each passes on what is mounted below it.
 pub(crate) struct Sharing(Vec<MountPoint>);
@@ -20,20 +18,17 @@ struct MountPoint {
 
 impl Sharing {
     pub(crate) fn of_this_process() -> Result<Self> {
-        let path = "/proc/self/mountinfo";
-        Ok(Self::parse(&fs::read_to_string(path).map_err(CriError::io("read", path))?))
+        let table = MountTable::read().map_err(CriError::io("read", MountTable::PATH))?;
+        Ok(Self::among(&table))
     }
 
-    fn parse(mountinfo: &str) -> Self {
-        let point = |line: &str| {
-            let mut fields = line.split(' ');
-            let path = unescaped(fields.nth(4)?);
-            let optional: Vec<_> = fields.skip(1).take_while(|field| *field != "-").collect();
-            let has = |kind: &str| optional.iter().any(|field| field.starts_with(kind));
-            let shared = has("shared:");
-            Some(MountPoint { path, shared, receives: shared || has("master:") })
+    fn among(table: &MountTable) -> Self {
+        let point = |mount: Mount<'_>| MountPoint {
+            path: mount.point,
+            shared: mount.is_shared,
+            receives: mount.is_shared || mount.is_slave,
         };
-        Self(mountinfo.lines().filter_map(point).collect())
+        Self(table.mounts().map(point).collect())
     }
 
     /// Mounts below `path` must go both ways.
@@ -68,27 +63,6 @@ impl Sharing {
     }
 }
 
-/// The kernel writes space, tab, newline and backslash as `\` and three octal digits.
-fn unescaped(field: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let code = after.get(..3).filter(|_| first == b'\\');
-        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    PathBuf::from(OsString::from_vec(bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,9 +72,13 @@ mod tests {
                           3 1 0:3 / /slave rw master:4 - tmpfs tmpfs rw\n\
                           4 1 0:4 / /with\\040space rw - tmpfs tmpfs rw\n";
 
+    fn sharing() -> Sharing {
+        Sharing::among(&MountTable::from_mountinfo(MOUNTS.into()))
+    }
+
     #[track_caller]
     fn check(path: &str, shared: bool, receives: bool) {
-        let sharing = Sharing::parse(MOUNTS);
+        let sharing = sharing();
         assert_eq!(sharing.check_shared(Path::new(path)).is_ok(), shared, "{path}");
         assert_eq!(sharing.check_receives(Path::new(path)).is_ok(), receives, "{path}");
     }
@@ -118,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_refusal_names_the_mount() {
-        let error = Sharing::parse(MOUNTS).check_shared(Path::new("/private/a")).unwrap_err();
+        let error = sharing().check_shared(Path::new("/private/a")).unwrap_err();
         assert!(error.to_string().starts_with("/private/a lies on the mount /private, which is"));
     }
 }

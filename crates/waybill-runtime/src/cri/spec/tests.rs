@@ -2,9 +2,9 @@
 
 use oci_spec::{image::ConfigBuilder, runtime::LinuxNamespaceType};
 use waybill_proto::cri::{
-    ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, LinuxContainerResources,
-    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceOption, PodSandboxConfig,
-    UserNamespace,
+    ContainerMetadata, IdMapping, ImageSpec, KeyValue, LinuxContainerConfig,
+    LinuxContainerResources, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceOption,
+    PodSandboxConfig, UserNamespace,
 };
 
 use super::*;
@@ -95,6 +95,7 @@ fn sandbox() -> SandboxRecord {
             ipc: Some("/ns/ipc".into()),
             uts: Some("/ns/uts".into()),
             pid: Some("/ns/pid".into()),
+            user: None,
         },
         cgroup_parent: "/parent".into(),
         stopped: false,
@@ -175,16 +176,15 @@ fn the_machines_network_is_the_sandboxes_to_give() {
 }
 
 #[test]
-fn a_user_namespace_is_refused() {
-    let options = NamespaceOption {
-        userns_options: Some(UserNamespace::default()),
-        ..NamespaceOption::default()
-    };
+fn users_of_its_own_are_refused_where_the_sandbox_has_none() {
+    let mapping = IdMapping { host_id: 65536, container_id: 0, length: 65536 };
+    let user = UserNamespace { mode: 0, uids: vec![mapping], gids: vec![mapping] };
+    let options = NamespaceOption { userns_options: Some(user), ..NamespaceOption::default() };
     let context = LinuxContainerSecurityContext {
         namespace_options: Some(options),
         ..LinuxContainerSecurityContext::default()
     };
-    Case::new().context(context).refused("a user namespace is not supported");
+    Case::new().context(context).refused("are not those of its sandbox");
 }
 
 #[test]

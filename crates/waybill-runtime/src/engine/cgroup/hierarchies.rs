@@ -1,9 +1,12 @@
 //! Which cgroup hierarchies this machine has, and where.
 
 use std::{
-    fs, io,
+    borrow::Cow,
+    io,
     path::{Path, PathBuf},
 };
+
+use crate::procfs::MountTable;
 
 /// The hierarchies of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +26,7 @@ pub(super) struct Legacy {
 impl Hierarchies {
     /// Finds them; an error when there is no unified one, because sessions live there.
     pub(in crate::engine) fn detect() -> io::Result<Self> {
-        Self::parse(&fs::read_to_string("/proc/self/mountinfo")?).ok_or_else(|| {
+        Self::among(&MountTable::read()?).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::Unsupported,
                 "no cgroup v2 hierarchy is mounted; mount one at /sys/fs/cgroup, or at /sys/fs/cgroup/unified beside v1",
@@ -31,27 +34,17 @@ impl Hierarchies {
         })
     }
 
-    pub(super) fn parse(mountinfo: &str) -> Option<Self> {
+    fn among(table: &MountTable) -> Option<Self> {
         let mut unified = None;
         let mut legacy = Vec::new();
-        for line in mountinfo.lines() {
-            let Some((head, tail)) = line.split_once(" - ") else { continue };
-            let Some(mount) = head.split(' ').nth(4).filter(|at| at.starts_with("/sys/fs/cgroup"))
-            else {
-                continue;
-            };
-            let mut tail = tail.split(' ');
-            match tail.next() {
-                Some("cgroup2") if unified.is_none() => unified = Some(PathBuf::from(mount)),
-                Some("cgroup") => legacy.push(Legacy {
-                    mount: PathBuf::from(mount),
-                    controllers: tail
-                        .nth(1)
-                        .unwrap_or_default()
-                        .split(',')
-                        .map(str::to_owned)
-                        .collect(),
-                }),
+        for mount in table.mounts().filter(|mount| mount.point.starts_with("/sys/fs/cgroup")) {
+            match mount.kind {
+                b"cgroup2" if unified.is_none() => unified = Some(mount.point),
+                b"cgroup" => {
+                    let controllers = mount.options().map(String::from_utf8_lossy);
+                    let controllers = controllers.map(Cow::into_owned).collect();
+                    legacy.push(Legacy { mount: mount.point, controllers });
+                }
                 _ => {}
             }
         }
@@ -114,16 +107,20 @@ pub(super) mod tests {
 29 25 0:8 / /mnt/other rw - cgroup2 cgroup2 rw
 ";
 
+    pub(in crate::engine::cgroup) fn parse(mountinfo: &str) -> Option<Hierarchies> {
+        Hierarchies::among(&MountTable::from_mountinfo(mountinfo.into()))
+    }
+
     #[test]
     fn hierarchies_are_found_by_what_is_mounted() {
-        let hybrid = Hierarchies::parse(HYBRID).unwrap();
+        let hybrid = parse(HYBRID).unwrap();
         assert_eq!(hybrid.unified, Path::new("/sys/fs/cgroup/unified"));
         assert_eq!(hybrid.legacy.len(), 2);
         assert_eq!(hybrid.legacy_with("cpuacct"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
         assert_eq!(hybrid.legacy_with("memory"), None);
         let unified = "29 25 0:8 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
-        let unified = Hierarchies::parse(unified).unwrap();
+        let unified = parse(unified).unwrap();
         assert!(unified.legacy.is_empty());
-        assert_eq!(Hierarchies::parse("25 1 0:5 / /sys/fs/cgroup rw - tmpfs tmpfs rw"), None);
+        assert_eq!(parse("25 1 0:5 / /sys/fs/cgroup rw - tmpfs tmpfs rw"), None);
     }
 }

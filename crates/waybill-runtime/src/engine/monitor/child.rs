@@ -17,16 +17,21 @@ use rustix::{
     thread::ThreadNameSpaceType,
 };
 
-use super::{apparmor, privileges};
-use crate::engine::{
-    environment::{self, Block},
-    settings::{RESOURCES, Settings},
-    sys, wire,
+use super::{apparmor, privileges, users};
+use crate::{
+    IdMap,
+    engine::{
+        environment::{self, Block},
+        settings::{RESOURCES, Settings},
+        sys, wire,
+    },
 };
 
 /// What is ready before the fork.
 pub(super) struct Plan<'a> {
     pub(super) settings: &'a Settings,
+    /// The ids that users of the container have on the machine, if it has a user namespace.
+    pub(super) map: Option<IdMap>,
     /// The container's first process.
     pub(super) init: BorrowedFd<'a>,
     /// Files of the older cgroup hierarchies to enter by.
@@ -147,7 +152,13 @@ fn join(plan: &mut Plan<'_>) -> Result<(), Fault> {
         apparmor::change_on_exec(profile).map_err(Step::AppArmor.failed())?;
     }
     let_go_of_the_machine(plan).map_err(Step::Streams.failed())?;
-    rustix::thread::move_into_thread_name_spaces(plan.init, joined_namespaces())
+    let mut namespaces = joined_namespaces();
+    if let Some(map) = plan.map {
+        users::become_root(map).map_err(Step::User.failed())?;
+        // The kernel enters it before the others, whatever the order here.
+        namespaces |= ThreadNameSpaceType::USER;
+    }
+    rustix::thread::move_into_thread_name_spaces(plan.init, namespaces)
         .map_err(|errno| Step::Namespaces.failed()(errno.into()))?;
     rustix::process::setsid().map_err(|errno| Step::Terminal.failed()(errno.into()))?;
     match &plan.stdio {
@@ -168,7 +179,7 @@ fn let_go_of_the_machine(plan: &Plan<'_>) -> io::Result<()> {
     sys::close_all_but(&keep)
 }
 
-/// All but that of process ids, which the parent chose before the fork.
+/// All but that of process ids, which the parent chose before the fork, and that of users, which few containers have.
 fn joined_namespaces() -> ThreadNameSpaceType {
     ThreadNameSpaceType::MOUNT
         | ThreadNameSpaceType::CONTROL_GROUP

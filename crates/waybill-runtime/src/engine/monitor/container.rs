@@ -4,7 +4,11 @@ use std::{fs::File, os::fd::OwnedFd, time::SystemTime};
 
 use rustix::process::Pid;
 
-use crate::engine::{Exit, State, cgroup::Cgroup, environment::Block, settings::Settings};
+use crate::{
+    IdMap,
+    engine::{Exit, State, cgroup::Cgroup, environment::Block, settings::Settings},
+    procfs::ProcessStat,
+};
 
 /// A container whose first process exists, or existed.
 pub(super) struct Container {
@@ -13,6 +17,8 @@ pub(super) struct Container {
     /// The first process, unmistakably; also the way into its namespaces.
     pub(super) init: OwnedFd,
     pub(super) settings: Settings,
+    /// The ids that its users have on the machine, if those are not the machine's.
+    pub(super) map: Option<IdMap>,
     /// What it runs, for messages.
     pub(super) program: Vec<u8>,
     /// The baseline of exec sessions.
@@ -62,9 +68,8 @@ impl Container {
     /// while before its parent and its pidfd tell.
     pub(super) fn is_dying(&self) -> bool {
         // Not reaped, or we would know, so its number is still its own.
-        // Its name, which is in there, may be no text.
-        let stat = std::fs::read(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
-        stat.map_or(true, |stat| is_exiting(&String::from_utf8_lossy(&stat)))
+        let stat = ProcessStat::read(self.pid.as_raw_nonzero().get());
+        stat.is_none_or(ProcessStat::is_exiting)
     }
 }
 
@@ -80,15 +85,6 @@ impl Phase {
         let pid = pid.as_raw_nonzero().get();
         started_at.map_or(State::Created, |started_at| State::Running { pid, started_at })
     }
-}
-
-/// From `/proc/<pid>/stat`: the kernel marks a process as the first thing when it exits.
-fn is_exiting(stat: &str) -> bool {
-    const PF_EXITING: u64 = 0x4;
-    // A name in brackets may hold anything; the flags are the seventh field after it.
-    let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' '));
-    let flags = fields.and_then(|mut fields| fields.nth(6)?.parse::<u64>().ok());
-    flags.is_none_or(|flags| flags & PF_EXITING != 0)
 }
 
 #[cfg(test)]
@@ -110,14 +106,5 @@ mod tests {
         let started_at = SystemTime::UNIX_EPOCH;
         assert_eq!(state(ending(Some(started_at))), State::Running { pid: 1, started_at });
         assert_eq!(state(Phase::Ended(exit(None))), State::Exited(exit(None)));
-    }
-
-    #[test]
-    fn a_process_that_exits_is_known_by_its_flags() {
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-        assert!(!is_exiting(&stat));
-        assert!(!is_exiting("7 (a) b) S 1 7 7 0 -1 4194560 0"));
-        assert!(is_exiting("7 (a) b) R 1 7 7 0 -1 4194564 0"));
-        assert!(is_exiting(""));
     }
 }

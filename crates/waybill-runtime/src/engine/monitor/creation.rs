@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     fs::{Mode, OFlags},
-    process::{Gid, Pid, PidfdFlags, Uid, WaitStatus},
+    process::{Pid, PidfdFlags, WaitStatus},
 };
 
 use super::{
@@ -97,6 +97,7 @@ impl Monitor {
         self.streams = Streams::new(stdio);
         self.streams.log = stdio.log.as_deref().map(Log::open).transpose()?;
         let console = stdio.tty.then(|| UnixListener::bind(creator::CONSOLE_SOCKET)).transpose()?;
+        console.iter().try_for_each(|console| console.set_nonblocking(true))?;
         let container_stdio = if stdio.tty { None } else { Some(self.pipes(&request)?) };
         let (outcome, creator_outcome) = UnixStream::pair()?;
         let (status, init_status) = UnixStream::pair()?;
@@ -108,6 +109,7 @@ impl Monitor {
             resources: request.resources.clone(),
             device_rules: request.device_rules.clone(),
             volumes: request.volumes.clone(),
+            users: request.users.clone(),
             cgroup_view: request.cgroup_view.clone(),
             arguments,
             environment: Block::from(environment.to_vec()),
@@ -143,8 +145,8 @@ impl Monitor {
             rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?
         };
         let ((our_stdout, stdout), (our_stderr, stderr)) = (pipe()?, pipe()?);
-        let settings = &request.settings;
-        let (uid, gid) = (Uid::from_raw(settings.uid), Gid::from_raw(settings.gid));
+        let map = request.users.as_ref().map(|users| users.map);
+        let (uid, gid) = request.settings.owner(map)?;
         for fd in [&stdin, &stdout, &stderr].into_iter().skip(usize::from(!request.stdio.stdin)) {
             rustix::fs::fchown(fd, Some(uid), Some(gid))?;
         }
@@ -197,6 +199,7 @@ impl Monitor {
             pid,
             init,
             settings: creation.request.settings,
+            map: creation.request.users.map(|users| users.map),
             program: creation.request.program,
             environment: creation.environment,
             sessions: creation.cgroup.open_sessions()?,
@@ -210,9 +213,10 @@ impl Monitor {
         Ok(creation.ended.get(&pid).copied())
     }
 
-    /// The terminal lies ready: libcontainer sent it before it reported.
+    /// The terminal lies ready: libcontainer sent it before it reported. If not, nobody waits for it.
     fn receive_terminal(&mut self, console: &UnixListener) -> io::Result<()> {
         let (socket, _) = console.accept()?;
+        socket.set_nonblocking(true)?;
         let master = wire::receive_descriptor(socket.as_fd())?;
         rustix::io::ioctl_fionbio(&master, true)?;
         self.streams.stdin = Some(master.try_clone()?);

@@ -23,13 +23,14 @@ use waybill_core::chain::Chain;
 use super::{
     apparmor,
     child::{self, Program},
-    privileges, proc, view, volumes,
+    privileges, proc, users, view, volumes,
 };
 use crate::engine::{
     cgroup::Cgroup,
     environment::{self, Block},
     settings::Settings,
     sys,
+    users::Users,
     volume::Volume,
     wire,
 };
@@ -50,6 +51,7 @@ pub(super) struct Plan {
     /// See `CreateRequest`.
     pub(super) device_rules: Option<Vec<LinuxDeviceCgroup>>,
     pub(super) volumes: Vec<Volume>,
+    pub(super) users: Option<Users>,
     pub(super) cgroup_view: Option<PathBuf>,
     pub(super) arguments: Block,
     pub(super) environment: Block,
@@ -76,6 +78,7 @@ pub(super) fn run(plan: Plan) -> ! {
         resources,
         device_rules,
         volumes,
+        users,
         cgroup_view,
         arguments,
         environment,
@@ -88,7 +91,7 @@ pub(super) fn run(plan: Plan) -> ! {
     let result = sys::close_all_but(&keep)
         .and_then(|()| enter(&cgroup, resources.as_ref(), device_rules.as_deref()))
         .map_err(|error| format!("cannot enter the container's cgroups: {}", Chain(&error)))
-        .and_then(|()| prepare_mounts(&cgroup, &volumes, cgroup_view.as_deref()))
+        .and_then(|()| prepare_mounts(&cgroup, &volumes, users.as_ref(), cgroup_view.as_deref()))
         .and_then(|()| create(&settings, (arguments, environment), stdio, status))
         .and_then(|(pid, mut warnings)| {
             warnings.extend(volumes::put_late(&volumes, pid)?);
@@ -121,11 +124,19 @@ fn enter(
 }
 
 /// Volumes are taken before anything is changed: their propagation is that of the machine.
-fn prepare_mounts(cgroup: &Cgroup, volumes: &[Volume], view: Option<&Path>) -> Result<(), String> {
+fn prepare_mounts(
+    cgroup: &Cgroup,
+    volumes: &[Volume],
+    users: Option<&Users>,
+    view: Option<&Path>,
+) -> Result<(), String> {
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     view::leave_mounts().map_err(|error| format!("cannot leave the machine's mounts: {error}"))?;
-    let clones = volumes::take(volumes)?;
+    let namespace = users.map(users::open).transpose()?;
+    let clones = volumes::take(volumes, namespace.as_ref())?;
     view::hide_cgroups(cgroup, view)
         .map_err(|error| format!("cannot hide the machine's cgroups: {error}"))?;
+    users.map(users::put).transpose()?;
     volumes::put(&clones)
 }
 
@@ -147,7 +158,6 @@ fn create(
     }
     // libcontainer sets groups only if there are some; ours must not become the container's.
     rustix::thread::set_thread_groups(&[]).map_err(|error| error.to_string())?;
-    rustix::process::umask(Mode::from_raw_mode(0o022));
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let executor = Workload {
         arguments: Rc::new(arguments),

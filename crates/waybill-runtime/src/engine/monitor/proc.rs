@@ -7,11 +7,15 @@ use std::{
     fs::File,
     io::{self, Read},
     os::fd::OwnedFd,
+    path::{Path, PathBuf},
 };
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat2, stat};
 
-use crate::engine::volume::EMULATED_IN_PROC;
+use crate::{
+    engine::volume::EMULATED_IN_PROC,
+    procfs::{Mount, MountTable},
+};
 
 const PROC: &str = "/proc";
 const PROC_SUPER_MAGIC: i128 = 0x9fa0;
@@ -56,60 +60,50 @@ fn open_proc() -> io::Result<OwnedFd> {
 }
 
 /// Does not cross into what is mounted in there.
-fn read_table(proc: &OwnedFd) -> io::Result<String> {
+fn read_table(proc: &OwnedFd) -> io::Result<MountTable> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let file = openat2(proc, "self/mountinfo", flags, Mode::empty(), resolve)?;
     let mut table = Vec::new();
     File::from(file).read_to_end(&mut table)?;
-    Ok(String::from_utf8_lossy(&table).into_owned())
+    Ok(MountTable::from_mountinfo(table))
 }
 
 /// Where something is mounted below `/proc` that does not belong there.
-fn strange_mounts(table: &str, is_null: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
-    table.lines().filter_map(Entry::parse).filter_map(move |entry| {
-        let inside = entry.point.strip_prefix("/proc/")?;
-        let belongs = EMULATED_IN_PROC.contains(&inside)
+fn strange_mounts(
+    table: &MountTable,
+    is_null: impl Fn(&Path) -> bool,
+) -> impl Iterator<Item = PathBuf> {
+    table.mounts().filter_map(move |mount| {
+        let inside = mount.point.strip_prefix(PROC).ok()?;
+        // The `/proc` itself was looked at before.
+        let belongs = inside.as_os_str().is_empty()
+            || EMULATED_IN_PROC.iter().any(|name| inside == Path::new(name))
             || !is_of_a_process(inside)
-                && (entry.is_the_same() || entry.hides() || is_null(entry.point));
-        (!belongs).then_some(entry.point)
+                && (is_the_same(&mount, inside) || hides(&mount) || is_null(&mount.point));
+        (!belongs).then_some(mount.point)
     })
 }
 
 /// Nothing of ours is mounted over a process.
-fn is_of_a_process(inside: &str) -> bool {
-    inside.starts_with(|letter: char| letter.is_ascii_digit())
+fn is_of_a_process(inside: &Path) -> bool {
+    inside.as_os_str().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit)
 }
 
-/// One mount, of `/proc/self/mountinfo`.
-struct Entry<'a> {
-    root: &'a str,
-    point: &'a str,
-    kind: &'a str,
-    options: &'a str,
+/// A part of `/proc` that is bound to its own place, to be read-only.
+fn is_the_same(mount: &Mount<'_>, inside: &Path) -> bool {
+    mount.kind == b"proc" && mount.root.strip_prefix("/") == Ok(inside)
 }
 
-impl<'a> Entry<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (head, tail) = line.split_once(" - ")?;
-        let (mut head, mut tail) = (head.split(' ').skip(3), tail.split(' '));
-        let (root, point) = (head.next()?, head.next()?);
-        Some(Self { root, point, kind: tail.next()?, options: tail.nth(1)? })
-    }
-
-    /// A part of `/proc` that is bound to its own place, to be read-only.
-    fn is_the_same(&self) -> bool {
-        self.kind == "proc" && self.point.strip_prefix(PROC) == Some(self.root)
-    }
-
-    /// An empty directory that nobody can write to.
-    fn hides(&self) -> bool {
-        self.kind == "tmpfs" && self.root == "/" && self.options.split(',').any(|it| it == "ro")
-    }
+/// An empty directory that nobody can write to.
+fn hides(mount: &Mount<'_>) -> bool {
+    mount.kind == b"tmpfs"
+        && mount.root == Path::new("/")
+        && mount.options().any(|option| option == b"ro")
 }
 
 /// Files are hidden by the null device.
-fn is_null(point: &str) -> bool {
+fn is_null(point: &Path) -> bool {
     stat(point).is_ok_and(|found| {
         FileType::from_raw_mode(found.st_mode).is_char_device()
             && rustix::fs::major(found.st_rdev) == 1
@@ -130,10 +124,10 @@ mod tests {
 208 656 254:0 /v /process rw - ext4 /dev/vda rw
 ";
 
-    fn strange(more: &str) -> Vec<String> {
-        let table = format!("{OURS}{more}\n");
-        let null = |point: &str| ["/proc/keys", "/proc/1/attr/exec"].contains(&point);
-        strange_mounts(&table, null).map(str::to_owned).collect()
+    fn strange(more: &str) -> Vec<PathBuf> {
+        let table = MountTable::from_mountinfo(format!("{OURS}{more}\n").into());
+        let null = ["/proc/keys", "/proc/1/attr/exec"].map(Path::new);
+        strange_mounts(&table, |point| null.contains(&point)).collect()
     }
 
     #[test]
@@ -151,13 +145,16 @@ mod tests {
             ("/proc/1/attr/exec", "rw - devtmpfs devtmpfs rw"),
             ("/proc/fs", "ro - tmpfs tmpfs rw,size=1k"),
         ] {
-            assert_eq!(strange(&format!("9 657 0:1 / {point} {rest}")), [point]);
+            assert_eq!(strange(&format!("9 657 0:1 / {point} {rest}")), [Path::new(point)]);
         }
+        let named = strange(r"9 657 0:1 / /proc/a\012b rw - ext4 /dev/vda rw");
+        assert_eq!(named, [Path::new("/proc/a\nb")]);
     }
 
     #[test]
     fn the_machine_itself_passes() {
         assert!(is_proc(&open_proc().unwrap()));
-        assert!(read_table(&open_proc().unwrap()).unwrap().contains(" - proc "));
+        let table = read_table(&open_proc().unwrap()).unwrap();
+        assert!(table.mounts().any(|mount| mount.kind == b"proc"));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::{
-    process::{Gid, Pid, Uid},
+    process::Pid,
     thread::{LinkNameSpaceType, ThreadNameSpaceType},
 };
 
@@ -97,6 +97,7 @@ impl Session {
         let (status, child_status) = UnixStream::pair().map_err(failed)?;
         let plan = Plan {
             settings: &container.settings,
+            map: container.map,
             init: container.init.as_fd(),
             entrances: &container.entrances,
             program,
@@ -265,8 +266,7 @@ fn streams(
 
 /// Lets a program that is not root open `/dev/stdout` again.
 fn give_to_user(container: &Container, ours: &Pipes) -> io::Result<()> {
-    let settings = &container.settings;
-    let (uid, gid) = (Uid::from_raw(settings.uid), Gid::from_raw(settings.gid));
+    let (uid, gid) = container.settings.owner(container.map)?;
     for pipe in ours.iter().flatten() {
         rustix::fs::fchown(pipe, Some(uid), Some(gid))?;
     }

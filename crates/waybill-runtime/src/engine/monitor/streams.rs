@@ -43,6 +43,8 @@ struct Client {
     stdin: Option<OwnedFd>,
     stdout: Output,
     stderr: Output,
+    /// Whether it had input, which ended, while that of the container goes on: then it gets what waits for it, and no more.
+    is_done: bool,
 }
 
 /// The way to a client's reader.
@@ -134,13 +136,11 @@ impl Streams {
 
     /// Forgets clients of whom nothing is left. Only between two rounds, because it moves positions.
     pub(super) fn sweep(&mut self) {
-        if self.ended {
-            for client in &mut self.clients {
-                client.stdin = None;
-                for output in [&mut client.stdout, &mut client.stderr] {
-                    if output.waiting.is_empty() {
-                        output.pipe = None;
-                    }
+        for client in self.clients.iter_mut().filter(|client| self.ended || client.is_done) {
+            client.stdin = None;
+            for output in [&mut client.stdout, &mut client.stderr] {
+                if output.waiting.is_empty() {
+                    output.pipe = None;
                 }
             }
         }
@@ -209,6 +209,9 @@ impl Streams {
                 if self.stdin_once && !self.tty {
                     self.close_input = true;
                     self.write_input();
+                } else {
+                    // Who has no more to say leaves, as on other runtimes; the next one may type on.
+                    client.is_done = true;
                 }
             }
             Ok(count) => {
@@ -369,5 +372,33 @@ mod tests {
         let mut text = String::new();
         File::from(stdin).read_to_string(&mut text).unwrap();
         assert_eq!(text, "abc");
+    }
+
+    #[test]
+    fn who_has_no_more_input_leaves_when_it_stays_open() {
+        let (mut streams, stdin, container) = container();
+        streams.stdin_once = false;
+        let mut first = streams.attach(true).unwrap();
+        let other = streams.attach(false).unwrap().remove(0);
+        rustix::io::write(&container, b"before").unwrap();
+        streams.handle(Ready::Output(Stream::Stdout), PollFlags::IN);
+        let typing = first.remove(0);
+        rustix::io::write(&typing, b"abc").unwrap();
+        streams.handle(Ready::ClientInput(0), PollFlags::IN);
+        drop(typing);
+        streams.handle(Ready::ClientInput(0), PollFlags::HUP);
+        streams.sweep();
+        let mut text = String::new();
+        File::from(first.remove(0)).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "before");
+        // All others stay, and so does the container's input.
+        assert_eq!(streams.clients.len(), 1);
+        drop(other);
+        let mut bytes = [0; 8];
+        assert_eq!(rustix::io::read(&stdin, &mut bytes), Ok(3));
+        let mut next = streams.attach(true).unwrap();
+        rustix::io::write(next.remove(0), b"d").unwrap();
+        streams.handle(Ready::ClientInput(1), PollFlags::IN);
+        assert_eq!(rustix::io::read(&stdin, &mut bytes), Ok(1));
     }
 }

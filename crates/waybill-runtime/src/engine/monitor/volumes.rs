@@ -22,7 +22,7 @@ use rustix::{
     thread::LinkNameSpaceType,
 };
 
-use super::proc;
+use super::{proc, users};
 use crate::engine::{
     request::STAGE,
     sys,
@@ -36,10 +36,19 @@ pub(super) struct Clone<'a> {
 }
 
 /// Takes hold of all volumes, with the propagation that they have on the machine.
-pub(super) fn take(volumes: &[Volume]) -> Result<Vec<Clone<'_>>, String> {
+/// Those that ask for it show their files under the ids of `namespace`.
+pub(super) fn take<'a>(
+    volumes: &'a [Volume],
+    namespace: Option<&fs::File>,
+) -> Result<Vec<Clone<'a>>, String> {
     let take = volumes.iter().map(|volume| {
-        let tree = clone_tree(&volume.source, volume.recursive);
-        tree.map(|tree| Clone { volume, tree }).map_err(|error| fault("open", volume, &error))
+        let tree = clone_tree(&volume.source, volume.recursive)
+            .map_err(|error| fault("open", volume, &error))?;
+        if let (true, Some(namespace)) = (volume.mapped, namespace) {
+            users::map_ids(&tree, namespace, &volume.source)
+                .map_err(|error| fault("map", volume, &error))?;
+        }
+        Ok(Clone { volume, tree })
     });
     take.collect()
 }

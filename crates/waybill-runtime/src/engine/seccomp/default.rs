@@ -6,10 +6,13 @@
 
 use std::collections::BTreeSet;
 
+use oci_spec::runtime::Capability;
+
 use super::{
     calls::{self, Abi, Call},
     policy::{AbiPolicy, Action, Condition, Policy, Rule, Test, Verdict},
 };
+use crate::capability::bit;
 
 /// What everybody may call.
 const ALLOWED: &str = "
@@ -72,45 +75,30 @@ const ALLOWED_AS_OF_OLD: &str = "
 ";
 
 /// What one of these capabilities allows.
-const LIFTED: &[(u64, &str)] = &[
+const LIFTED: &[(&[Capability], &str)] = &[
     (
-        SYS_ADMIN,
+        &[Capability::SysAdmin],
         "clone clone3 unshare setns mount umount umount2 pivot_root fsopen fsconfig fsmount fspick move_mount open_tree
          open_tree_attr mount_setattr fanotify_init lookup_dcookie quotactl quotactl_fd setdomainname sethostname",
     ),
-    (SYS_ADMIN | BPF, "bpf"),
-    (SYS_ADMIN | PERFMON, "perf_event_open"),
-    (SYS_ADMIN | SYSLOG, "syslog"),
-    (SYS_PTRACE, "kcmp pidfd_getfd process_madvise process_vm_writev ptrace"),
-    (SYS_MODULE, "delete_module finit_module init_module"),
-    (DAC_READ_SEARCH, "open_by_handle_at"),
-    (SYS_BOOT, "reboot"),
-    (SYS_CHROOT, "chroot"),
-    (SYS_PACCT, "acct"),
-    (SYS_RAWIO, "ioperm iopl"),
-    (SYS_TIME, "clock_settime clock_settime64 settimeofday stime"),
-    (SYS_TTY_CONFIG, "vhangup"),
-    (SYS_NICE, "get_mempolicy mbind set_mempolicy set_mempolicy_home_node"),
+    (&[Capability::SysAdmin, Capability::Bpf], "bpf"),
+    (&[Capability::SysAdmin, Capability::Perfmon], "perf_event_open"),
+    (&[Capability::SysAdmin, Capability::Syslog], "syslog"),
+    (&[Capability::SysPtrace], "kcmp pidfd_getfd process_madvise process_vm_writev ptrace"),
+    (&[Capability::SysModule], "delete_module finit_module init_module"),
+    (&[Capability::DacReadSearch], "open_by_handle_at"),
+    (&[Capability::SysBoot], "reboot"),
+    (&[Capability::SysChroot], "chroot"),
+    (&[Capability::SysPacct], "acct"),
+    (&[Capability::SysRawio], "ioperm iopl"),
+    (&[Capability::SysTime], "clock_settime clock_settime64 settimeofday stime"),
+    (&[Capability::SysTtyConfig], "vhangup"),
+    (&[Capability::SysNice], "get_mempolicy mbind set_mempolicy set_mempolicy_home_node"),
 ];
 
 /// What is answered as by an older kernel, because programs then do the same in another way. The flags of `clone3` are in memory,
 /// where no filter can look.
 const AS_UNKNOWN: &str = "clone3 file_getattr file_setattr";
-
-const DAC_READ_SEARCH: u64 = 1 << 2;
-const SYS_MODULE: u64 = 1 << 16;
-const SYS_RAWIO: u64 = 1 << 17;
-const SYS_CHROOT: u64 = 1 << 18;
-const SYS_PTRACE: u64 = 1 << 19;
-const SYS_PACCT: u64 = 1 << 20;
-const SYS_ADMIN: u64 = 1 << 21;
-const SYS_BOOT: u64 = 1 << 22;
-const SYS_NICE: u64 = 1 << 23;
-const SYS_TIME: u64 = 1 << 25;
-const SYS_TTY_CONFIG: u64 = 1 << 26;
-const SYSLOG: u64 = 1 << 34;
-const PERFMON: u64 = 1 << 38;
-const BPF: u64 = 1 << 39;
 
 /// The new namespaces that `clone` can make.
 const CLONE_NAMESPACES: u64 = 0x7e02_0000;
@@ -145,8 +133,9 @@ struct Lists {
 
 impl Lists {
     fn of(capabilities: u64) -> Self {
-        let lifted = LIFTED.iter().filter(|(by, _)| by & capabilities != 0).map(|(_, names)| names);
-        let lifted = lifted.flat_map(|names| names.split_ascii_whitespace());
+        let has = |by: &[Capability]| by.iter().any(|&it| bit(it) & capabilities != 0);
+        let lifted = LIFTED.iter().filter(|(by, _)| has(by));
+        let lifted = lifted.flat_map(|(_, names)| names.split_ascii_whitespace());
         Self {
             allowed: [ALLOWED, ALLOWED_AS_OF_OLD]
                 .into_iter()

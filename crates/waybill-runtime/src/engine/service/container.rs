@@ -23,7 +23,7 @@ use crate::engine::{
 use crate::versioned::Unreadable;
 
 /// How long a container whose monitor is gone may take to die.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -153,7 +153,7 @@ impl Entry {
         }
     }
 
-    fn silent(&self, limit: Duration) -> EngineError {
+    pub(super) fn silent(&self, limit: Duration) -> EngineError {
         EngineError::MonitorSilent { id: self.id.clone(), seconds: limit.as_secs() }
     }
 

@@ -43,6 +43,7 @@ impl Engine {
             arguments,
             resources,
             volumes,
+            users,
             cgroup_view,
             machine_pids,
             ..
@@ -56,6 +57,7 @@ impl Engine {
             device_rules: self.device_rules(resources.as_ref()),
             resources,
             volumes,
+            users,
             cgroup_view,
             stdio,
             settings,

@@ -17,7 +17,10 @@ use std::{
 
 use futures_util::future::join_all;
 use rustix::mount::MountFlags;
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use waybill_core::chain::Chain;
 
 use super::{
@@ -191,10 +194,13 @@ async fn first_word(entry: &Arc<Entry>, patience: Patience) -> Option<(Heard, Cl
     if entry.directory.join(record::EXIT).exists() {
         return None;
     }
-    let client = Client::new(connect(&entry.directory).ok()?).ok()?;
-    let mut reader = Reader::default();
-    match timeout(patience.work, client.greeting(&mut reader)).await {
-        Ok(heard) => Some((heard, client, reader)),
+    let word = async {
+        let client = Client::new(connect(&entry.directory).await.ok()?).ok()?;
+        let mut reader = Reader::default();
+        Some((client.greeting(&mut reader).await, client, reader))
+    };
+    match timeout(patience.work, word).await {
+        Ok(word) => word,
         Err(_) => {
             let silent = Arc::clone(entry);
             let _ = blocking(move || Ok(end_monitor(&silent.directory))).await;
@@ -203,9 +209,35 @@ async fn first_word(entry: &Arc<Entry>, patience: Patience) -> Option<(Heard, Cl
     }
 }
 
-/// The path of a socket may be longer than an address can hold, so it is reached through its directory.
-fn connect(directory: &Path) -> io::Result<UnixStream> {
+/// The path of a socket may be longer than an address can hold, so it is reached through its directory. Where so many wait
+/// for a monitor that the kernel takes no more, tries again.
+async fn connect(directory: &Path) -> io::Result<UnixStream> {
     let directory = fs::File::open(directory)?;
     let path = format!("/proc/self/fd/{}/{}", directory.as_raw_fd(), record::MONITOR_SOCKET);
-    UnixStream::connect(path)
+    loop {
+        match tokio::net::UnixStream::connect(&path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(PAUSE).await,
+            connected => return connected?.into_std(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+    use super::*;
+
+    /// A stopped monitor accepts nobody. Once the kernel's queue was full, the thread that tried hung with it.
+    #[tokio::test]
+    async fn nobody_hangs_at_the_door_of_a_monitor_that_does_not_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        let path = directory.path().join(record::MONITOR_SOCKET);
+        bind(&listener, &SocketAddrUnix::new(&*path).unwrap()).unwrap();
+        listen(&listener, 0).unwrap();
+        let _first = connect(directory.path()).await.unwrap();
+        let second = timeout(Duration::from_millis(50), connect(directory.path())).await;
+        assert!(second.is_err(), "it is waited for, and given up");
+    }
 }

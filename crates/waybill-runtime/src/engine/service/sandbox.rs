@@ -15,13 +15,16 @@ use super::{
     lifecycle::{make_directory, spawner_error},
     making,
 };
-use crate::engine::{
-    EngineError, Kind, NamespaceMode, Namespaces, SandboxRequest,
-    cgroup::{Cgroup, Hierarchies},
-    message::SandboxPlan,
-    record::{self, Holder, SandboxFile},
-    request,
-    sandbox::{self, IPC, NETWORK, PID, UTS},
+use crate::{
+    engine::{
+        EngineError, Kind, NamespaceMode, Namespaces, SandboxRequest,
+        cgroup::{Cgroup, Hierarchies},
+        message::SandboxPlan,
+        record::{self, Holder, SandboxFile},
+        request,
+        sandbox::{self, IPC, NETWORK, PID, PINS, USER, UTS},
+    },
+    procfs::ProcessStat,
 };
 
 /// How long a holder that was killed may take to die.
@@ -42,6 +45,11 @@ impl Engine {
             }),
         };
         let (network, ipc) = (own(request.network, "network")?, own(request.ipc, "IPC")?);
+        if request.user.is_some() && !(network && ipc && request.hostname.is_some()) {
+            return Err(request::invalid(
+                "a sandbox with a user namespace needs network, IPC and host name of its own",
+            ));
+        }
         sandbox::check_sysctls(request.sysctls.keys(), network, ipc)
             .map_err(|reason| EngineError::Invalid { reason })?;
         let parent = Cgroup::new(&self.hierarchies, &request.cgroup_parent).ok_or_else(|| {
@@ -65,6 +73,7 @@ impl Engine {
             ipc,
             uts: request.hostname.is_some(),
             holder: None,
+            user: request.user.is_some(),
             cgroup_parent: request.cgroup_parent.clone(),
             made,
             removed: false,
@@ -76,6 +85,7 @@ impl Engine {
             ipc,
             hostname: request.hostname.clone(),
             pid: holder_cgroup.is_some(),
+            user: request.user,
             sysctls: request.sysctls.clone(),
             holder_cgroup: holder_cgroup.as_ref().map(Cgroup::directory),
         };
@@ -90,8 +100,8 @@ impl Engine {
                 }
                 make_pins(&plan).map_err(io_error("make", &plan.pins))?;
                 let holder = spawner.sandbox(plan).map_err(spawner_error)?;
-                let holder =
-                    holder.and_then(|pid| Some(Holder { pid, start: sandbox::start_time(pid)? }));
+                let holder = holder
+                    .and_then(|pid| Some(Holder { pid, start: ProcessStat::read(pid)?.start }));
                 let file = SandboxFile { holder, ..file };
                 record::save(&directory.join(record::RECORD), &file)
                     .map_err(io_error("write a record in", &directory))?;
@@ -159,8 +169,13 @@ fn reserve(directory: &Path, id: &str, file: &SandboxFile) -> Result<()> {
 
 fn make_pins(plan: &SandboxPlan) -> io::Result<()> {
     make_directory(&plan.pins)?;
-    let wanted =
-        [(plan.network, NETWORK), (plan.ipc, IPC), (plan.hostname.is_some(), UTS), (plan.pid, PID)];
+    let wanted = [
+        (plan.network, NETWORK),
+        (plan.ipc, IPC),
+        (plan.hostname.is_some(), UTS),
+        (plan.pid, PID),
+        (plan.user.is_some(), USER),
+    ];
     for (_, name) in wanted.into_iter().filter(|(wanted, _)| *wanted) {
         fs::File::create(plan.pins.join(name))?;
     }
@@ -174,6 +189,7 @@ fn namespaces(pins: &Path, file: &SandboxFile) -> Namespaces {
         ipc: pin(file.ipc, IPC),
         uts: pin(file.uts, UTS),
         pid: pin(file.holder.is_some(), PID),
+        user: pin(file.user, USER),
     }
 }
 
@@ -192,7 +208,7 @@ fn remove(directory: &Path, id: &str, hierarchies: &Hierarchies) -> io::Result<(
         }
     }
     let pins = directory.join("ns");
-    for name in [NETWORK, IPC, UTS, PID] {
+    for name in PINS {
         let pin = pins.join(name);
         match rustix::mount::unmount(&pin, UnmountFlags::DETACH) {
             // Not there, or made and not yet mounted on.
@@ -214,6 +230,7 @@ fn remove(directory: &Path, id: &str, hierarchies: &Hierarchies) -> io::Result<(
                 ipc: false,
                 uts: false,
                 holder: None,
+                user: false,
                 removed: true,
                 ..file
             };

@@ -9,7 +9,7 @@ use std::{fs, io, path::Path, sync::Arc, time::Duration};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::time::timeout;
 
-use super::{Engine, Entry, Result, blocking, io_error};
+use super::{Engine, Entry, Result, blocking, container, io_error};
 use crate::engine::{Exit, message::Request, record};
 
 /// How long monitors may take.
@@ -49,7 +49,9 @@ impl Engine {
             Ok(exit) => return exit,
             Err(_) => self.end_silent(&entry).await?,
         }
-        self.wait(id).await
+        // A process that cannot die keeps its monitor, and nobody should have to wait for it.
+        let limit = self.patience.end + container::PATIENCE;
+        timeout(limit, self.wait(id)).await.unwrap_or_else(|_| Err(entry.silent(limit)))
     }
 
     /// Ends a monitor that tells nothing although no process of its container is left.

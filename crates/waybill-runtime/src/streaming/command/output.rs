@@ -21,7 +21,8 @@ const LEFT_OVER: usize = 1024 * 1024;
 /// Passes everything on until the process has ended and the client has what it wrote.
 ///
 /// A child of the process may hold the pipe for ever, so the end of the process counts, not that of
-/// the pipe: what stood in it then is delivered, and what follows only for as long as `drain`.
+/// the pipe: what stood in it then is delivered, and what follows only for as long as `drain`. Sessions
+/// that end with their output succeed then.
 pub(super) async fn watch(
     output: &Output,
     exit: ExitFuture,
@@ -43,6 +44,9 @@ pub(super) async fn watch(
             result = &mut copies, if !copied => {
                 result?;
                 copied = true;
+                if output.ends_session {
+                    break Ok(0);
+                }
             }
         }
     };

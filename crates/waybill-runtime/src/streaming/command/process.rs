@@ -36,6 +36,8 @@ pub(super) struct Stdin {
 pub(super) struct Output {
     pub(super) stdout: Option<Heard>,
     pub(super) stderr: Option<Heard>,
+    /// See `Running::ends_with_output`.
+    pub(super) ends_session: bool,
 }
 
 /// A stream that must be read, or the process would wait for ever.
@@ -48,6 +50,7 @@ pub(super) struct Heard {
 impl Process {
     /// Takes the streams of `running` in hand.
     pub(super) fn open(running: Running, streams: Streams) -> io::Result<Self> {
+        let ends_session = running.ends_with_output;
         let (input, output) = match running.io {
             ProcessIo::Pipes { stdin, stdout, stderr } => {
                 let stdin = stdin.filter(|_| streams.stdin).map(|fd| Stdin::new(fd, false));
@@ -55,7 +58,11 @@ impl Process {
                 let stderr = stderr.map(|fd| Heard::new(fd, streams.stderr.then_some(STDERR)));
                 (
                     Input { stdin: stdin.transpose()?, terminal: running.terminal },
-                    Output { stdout: stdout.transpose()?, stderr: stderr.transpose()? },
+                    Output {
+                        stdout: stdout.transpose()?,
+                        stderr: stderr.transpose()?,
+                        ends_session,
+                    },
                 )
             }
             ProcessIo::Terminal(terminal) => {
@@ -63,7 +70,7 @@ impl Process {
                 let stdout = Heard::new(terminal.try_clone()?, streams.stdout.then_some(STDOUT))?;
                 (
                     Input { stdin: stdin.transpose()?, terminal: Some(terminal) },
-                    Output { stdout: Some(stdout), stderr: None },
+                    Output { stdout: Some(stdout), stderr: None, ends_session },
                 )
             }
         };

@@ -107,7 +107,7 @@ impl Machine {
             let _ = tell.send(code);
         });
         let exit = Box::pin(async move { Ok(told.await.unwrap()) });
-        Ok(Running { io, terminal: None, exit })
+        Ok(Running { io, terminal: None, exit, ends_with_output: false })
     }
 }
 

@@ -105,6 +105,31 @@ fn a_mirror_pod_has_a_node() {
 fn own_users_exclude_the_hosts_namespaces() {
     check_spec(
         &json!({"hostUsers": false, "hostNetwork": true}),
-        &["spec.hostNetwork: Forbidden: when `pod.Spec.HostUsers` is false"],
+        &["spec.hostNetwork: Forbidden: when `hostUsers` is false"],
+    );
+    check_spec(
+        &json!({"hostUsers": false, "hostPID": true, "hostIPC": true}),
+        &[
+            "spec.HostPID: Forbidden: when `hostUsers` is false",
+            "spec.HostIPC: Forbidden: when `hostUsers` is false",
+        ],
+    );
+    check_spec(&json!({"hostUsers": false}), &[]);
+}
+
+/// Nobody maps the ids of a device.
+#[test]
+fn own_users_have_no_devices_as_volumes() {
+    let claim = json!({"name": "v", "persistentVolumeClaim": {"claimName": "v"}});
+    let spec = |users: bool| {
+        json!({"hostUsers": users, "volumes": [claim], "containers": [{
+            "name": "c", "image": "i", "terminationMessagePolicy": "File",
+            "volumeDevices": [{"name": "v", "devicePath": "/dev/v"}],
+        }]})
+    };
+    check_spec(&spec(true), &[]);
+    check_spec(
+        &spec(false),
+        &["spec.containers[0].volumeDevices: Forbidden: when `hostUsers` is false"],
     );
 }

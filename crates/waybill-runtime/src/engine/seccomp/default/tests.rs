@@ -71,20 +71,20 @@ fn new_namespaces_are_denied_and_other_uses_of_the_calls_are_not() {
         check(0, call, flag, Action::FORBIDDEN);
         check(0, call, flag | 0x1_0000_0000, Action::FORBIDDEN);
         check(0, call, 0x400, Action::ALLOW);
-        check(SYS_ADMIN, call, flag, Action::ALLOW);
+        check(bit(Capability::SysAdmin), call, flag, Action::ALLOW);
     }
     // A signal of a new process is no namespace of time.
     check(0, "clone", 0x80, Action::ALLOW);
     check(0, "unshare", 0x80, Action::FORBIDDEN);
     check(0, "clone3", HARMLESS, Action::UNKNOWN);
-    check(SYS_ADMIN, "clone3", HARMLESS, Action::ALLOW);
+    check(bit(Capability::SysAdmin), "clone3", HARMLESS, Action::ALLOW);
 }
 
 #[test]
 fn other_processes_are_left_alone_and_children_may_be_traced() {
     for request in [PTRACE_ATTACH, PTRACE_SEIZE] {
         check(USUAL, "ptrace", request, Action::FORBIDDEN);
-        check(SYS_PTRACE, "ptrace", request, Action::ALLOW);
+        check(bit(Capability::SysPtrace), "ptrace", request, Action::ALLOW);
     }
     check(0, "ptrace", PTRACE_TRACEME, Action::ALLOW);
     check(0, "process_vm_writev", HARMLESS, Action::FORBIDDEN);
@@ -158,25 +158,26 @@ fn a_capability_lifts_its_own_part_and_no_other() {
         "mount_setattr",
         "sethostname",
     ] {
-        check(SYS_ADMIN, name, HARMLESS, Action::ALLOW);
-        check(!SYS_ADMIN, name, HARMLESS, Action::FORBIDDEN);
+        check(bit(Capability::SysAdmin), name, HARMLESS, Action::ALLOW);
+        check(!bit(Capability::SysAdmin), name, HARMLESS, Action::FORBIDDEN);
     }
-    check(SYS_ADMIN, "ptrace", PTRACE_ATTACH, Action::FORBIDDEN);
+    check(bit(Capability::SysAdmin), "ptrace", PTRACE_ATTACH, Action::FORBIDDEN);
     for (by, name) in [
-        (BPF, "bpf"),
-        (PERFMON, "perf_event_open"),
-        (SYSLOG, "syslog"),
-        (SYS_MODULE, "init_module"),
-        (SYS_PTRACE, "pidfd_getfd"),
-        (SYS_PTRACE, "process_madvise"),
-        (DAC_READ_SEARCH, "open_by_handle_at"),
-        (SYS_CHROOT, "chroot"),
-        (SYS_BOOT, "reboot"),
-        (SYS_NICE, "mbind"),
-        (SYS_TIME, "clock_settime"),
+        (Capability::Bpf, "bpf"),
+        (Capability::Perfmon, "perf_event_open"),
+        (Capability::Syslog, "syslog"),
+        (Capability::SysModule, "init_module"),
+        (Capability::SysPtrace, "pidfd_getfd"),
+        (Capability::SysPtrace, "process_madvise"),
+        (Capability::DacReadSearch, "open_by_handle_at"),
+        (Capability::SysChroot, "chroot"),
+        (Capability::SysBoot, "reboot"),
+        (Capability::SysNice, "mbind"),
+        (Capability::SysTime, "clock_settime"),
     ] {
+        let by = bit(by);
         check(by, name, HARMLESS, Action::ALLOW);
-        check(!(by | SYS_ADMIN), name, HARMLESS, Action::FORBIDDEN);
+        check(!(by | bit(Capability::SysAdmin)), name, HARMLESS, Action::FORBIDDEN);
     }
     // `chroot` is for all that ask for no other capabilities.
     check(USUAL, "chroot", HARMLESS, Action::ALLOW);
@@ -241,7 +242,7 @@ fn no_other_abi_is_a_way_around() {
 /// Each session has the kernel check, translate and try it.
 #[test]
 fn the_program_is_short() {
-    for capabilities in [0, USUAL, SYS_ADMIN, u64::MAX] {
+    for capabilities in [0, USUAL, bit(Capability::SysAdmin), u64::MAX] {
         for abis in [X86, ARM] {
             let length = compile(&policy(abis, capabilities)).len();
             assert!(length < 256, "{length} instructions with {capabilities:#x}");

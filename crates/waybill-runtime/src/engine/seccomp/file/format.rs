@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use super::Place;
-use crate::engine::{
-    seccomp::{
+use crate::{
+    capability,
+    engine::seccomp::{
         SeccompFault,
         calls::{self, Abi},
         policy::{Action, Condition, Rule, Test},
     },
-    settings,
 };
 
 /// A file. Of a field that we did not know nobody would know whether it holds.
@@ -163,7 +163,7 @@ impl Argument {
 impl Conditions {
     /// As a set.
     pub(super) fn capabilities(&self, at: &str) -> Result<u64, SeccompFault> {
-        self.caps.iter().flatten().try_fold(0, |all, name| match settings::capability(name) {
+        self.caps.iter().flatten().try_fold(0, |all, name| match capability::bit_of(name) {
             Some(bit) => Ok(all | bit),
             None => {
                 let reason = format!("{name:?} is no capability, such as \"CAP_SYS_ADMIN\"");

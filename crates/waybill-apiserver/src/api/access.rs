@@ -1,0 +1,146 @@
+//! Who asks, whom they act for, and whether they may.
+
+use std::sync::PoisonError;
+
+use http::HeaderMap;
+use waybill_api::status::Status;
+use waybill_core::chain::Chain;
+
+use super::{Api, asked::Asked};
+use crate::{
+    audit::{Lifetime, RequestAudit, is_stranger},
+    authn::{Authenticated, impersonation},
+    authz::{Decision, FieldTerm, MASTERS_GROUP, forbidden},
+    http::{Connection, InFlightRequest, RequestKind},
+    query::Query,
+    request::{Action, Target, User},
+    selector::field::FieldSelector,
+};
+
+/// Who asks, and whom they act for.
+pub(super) struct Asking {
+    pub(super) caller: User,
+    pub(super) acting_as: Option<User>,
+}
+
+impl Asking {
+    /// Whose rights count; everything below sees only that user.
+    pub(super) fn user(&self) -> &User {
+        self.acting_as.as_ref().unwrap_or(&self.caller)
+    }
+}
+
+impl Api {
+    /// Who asks. With why they are refused, if they are: nobody is known then.
+    pub(super) fn identify(
+        &self,
+        connection: &Connection,
+        asked: &Asked,
+    ) -> (Asking, Option<Status>) {
+        let nobody = |status| (Asking { caller: User::default(), acting_as: None }, Some(status));
+        let caller = match self.authenticate(connection, &asked.headers, &asked.path) {
+            Ok(found) => found.user,
+            Err(status) => return nobody(status),
+        };
+        if !is_stranger(&caller) {
+            connection.open.note_known();
+        }
+        match self.acting_as(&caller, &asked.headers) {
+            Ok(acting_as) => (Asking { caller, acting_as }, None),
+            Err(status) => (Asking { caller, acting_as: None }, Some(status)),
+        }
+    }
+
+    fn authenticate(
+        &self,
+        connection: &Connection,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Result<Authenticated, Status> {
+        let now = (self.clock)();
+        self.authenticator.authenticate(&connection.peer, headers, path, now).map_err(|error| {
+            let lines = &mut self.strangers_lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(left_out) = lines.take_line(now) {
+                let (address, error) = (connection.address, Chain(&error));
+                tracing::info!(%address, %error, left_out, "a client could not be authenticated");
+            }
+            Status::unauthorized()
+        })
+    }
+
+    /// Whom the caller acts for, if they may; everything below sees only that user.
+    fn acting_as(&self, caller: &User, headers: &HeaderMap) -> Result<Option<User>, Status> {
+        let asked = impersonation::asked_for(headers);
+        let Some(asked) = asked.map_err(|error| Status::bad_request(error.to_string()))? else {
+            return Ok(None);
+        };
+        for need in &asked.needs {
+            Self::allow(caller, need, &self.authorizer.authorize(caller, need, &[]))?;
+        }
+        Ok(Some(asked.user))
+    }
+
+    /// Whether the request may be carried out: they may do it, and it is or can be recorded.
+    pub(super) async fn permit(
+        &self,
+        user: &User,
+        action: &Action,
+        query: &Query,
+        audit: &mut RequestAudit,
+    ) -> Result<(), Status> {
+        self.authorize(user, action, query, audit)?;
+        audit.allowed().await.map_err(|error| Status::unavailable(error.to_string()))
+    }
+
+    /// Counts a request about a resource; an error if there are too many. Probes and discovery, and
+    /// administrators are not counted.
+    pub(super) fn count(
+        &self,
+        user: &User,
+        action: &Action,
+        lifetime: Lifetime,
+    ) -> Result<Option<InFlightRequest>, Status> {
+        let is_path = matches!(action.target, Target::Path(_));
+        let is_admin = user.groups.iter().any(|group| group == MASTERS_GROUP);
+        if is_path || is_admin {
+            return Ok(None);
+        }
+        let kind = match (lifetime, action.verb.as_str()) {
+            (Lifetime::LongRunning, _) => RequestKind::Lasting,
+            (Lifetime::Short, "get" | "list" | "watch") => RequestKind::Reading,
+            (Lifetime::Short, _) => RequestKind::Mutating,
+        };
+        let counted = self.in_flight.begin(&user.name, kind);
+        counted.map(Some).ok_or_else(Status::too_many_requests)
+    }
+
+    /// Whether they may do it; the record says so.
+    pub(super) fn authorize(
+        &self,
+        user: &User,
+        action: &Action,
+        query: &Query,
+        audit: &mut RequestAudit,
+    ) -> Result<(), Status> {
+        let selector = FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default();
+        let decision = self.authorizer.authorize(user, action, &FieldTerm::all_of(&selector));
+        audit.judged(&decision);
+        Self::allow(user, action, &decision)
+    }
+
+    pub(super) fn allow(user: &User, action: &Action, decision: &Decision) -> Result<(), Status> {
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        let message = forbidden::message(user, action, decision.reason());
+        let target = match &action.target {
+            Target::Resource(target) => waybill_api::status::Target {
+                group: &target.group,
+                resource: &target.resource,
+                name: &target.name,
+            },
+            Target::Path(_) => waybill_api::status::Target { group: "", resource: "", name: "" },
+        };
+        Err(Status::forbidden(target, message))
+    }
+}
