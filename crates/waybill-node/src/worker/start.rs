@@ -12,7 +12,7 @@ use super::{
     failure::{Failure, PodFailure, shown},
     files,
     image::NeededImage,
-    plan::{Plan, Resize, SandboxPlan, Start},
+    plan::{KillCause, Plan, Resize, SandboxPlan, Start},
     surroundings::Surroundings,
 };
 use crate::{
