@@ -6,6 +6,7 @@
 
 mod apt;
 mod python;
+mod qemu;
 
 use std::{
     fmt, fs,
@@ -14,6 +15,7 @@ use std::{
 
 use anyhow::bail;
 
+pub(crate) use self::qemu::emulator;
 use crate::machine::{self, Missing};
 
 /// Kubernetes' own client, as Debian's newest release-to-be has it.
@@ -53,7 +55,7 @@ pub(crate) const TESTS: &[Tool] = &[
         name: NEWEST_KUBECTL,
         why: "the API server is tested with the newest kubectl too",
         is_there: || newest_kubectl().is_some(),
-        fetch: || apt::unpack_from("sid", "kubectl", &cache(NEWEST_KUBECTL)),
+        fetch: || apt::unpack_from("sid", &["kubectl"], &cache(NEWEST_KUBECTL)),
         remedy: "unpack the package kubectl of Debian sid into ~/.cache/waybill/kubectl-sid",
     },
     Tool {
@@ -137,13 +139,13 @@ pub(crate) const TESTS: &[Tool] = &[
 ];
 
 /// For a machine with the kernel of Debian 12.
-pub(crate) const VM_DEBIAN12: &[Tool] = &[BUSYBOX, QEMU, KERNEL_DEBIAN12];
+pub(crate) const VM_DEBIAN12: &[Tool] = &[BUSYBOX, QEMU, EMULATOR, KERNEL_DEBIAN12];
 
 /// For a machine with the kernel of Debian 13.
-pub(crate) const VM_TRIXIE: &[Tool] = &[BUSYBOX, QEMU, KERNEL_TRIXIE];
+pub(crate) const VM_TRIXIE: &[Tool] = &[BUSYBOX, QEMU, EMULATOR, KERNEL_TRIXIE];
 
 /// For both.
-pub(crate) const VM: &[Tool] = &[BUSYBOX, QEMU, KERNEL_DEBIAN12, KERNEL_TRIXIE];
+pub(crate) const VM: &[Tool] = &[BUSYBOX, QEMU, EMULATOR, KERNEL_DEBIAN12, KERNEL_TRIXIE];
 
 const KERNEL_DEBIAN12: Tool = Tool {
     name: "kernel-debian12",
@@ -178,6 +180,15 @@ const QEMU: Tool = Tool {
     is_there: || machine::has_command("qemu-system-x86_64"),
     fetch: || apt::install("qemu-system-x86"),
     remedy: "run `apt-get install -y qemu-system-x86` as root, or your system's like",
+};
+
+/// The installed one brings the libraries, and is the emulator itself unless it is too old.
+const EMULATOR: Tool = Tool {
+    name: "qemu-10",
+    why: "older ones compute wrong flags now and then, and the kernel in them dies of it",
+    is_there: || emulator().is_some(),
+    fetch: qemu::unpack,
+    remedy: "install QEMU 10 or newer, or unpack Debian's of bookworm-backports into ~/.cache/waybill/qemu",
 };
 
 /// What fetching led to.

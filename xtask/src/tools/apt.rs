@@ -32,11 +32,14 @@ pub(super) fn unpack(package: &str, folder: &Path) -> Result<(), Refusal> {
     unpack_with(&[], package, folder)
 }
 
-/// Unpacks `package` of another release into `folder`, with lists of its own, so that the machine's
+/// Unpacks `packages` of another release into `folder`, with lists of its own, so that the machine's
 /// do not change.
-pub(super) fn unpack_from(release: &str, package: &str, folder: &Path) -> Result<(), Refusal> {
-    println!("unpacking {package} of Debian {release} into {}", folder.display());
-    with_lists_of(release, folder, |options| unpack_with(options, package, folder))
+pub(super) fn unpack_from(release: &str, packages: &[&str], folder: &Path) -> Result<(), Refusal> {
+    let names = packages.join(", ");
+    println!("unpacking {names} of Debian {release} into {}", folder.display());
+    with_lists_of(release, folder, |options| {
+        packages.iter().try_for_each(|package| unpack_with(options, package, folder))
+    })
 }
 
 /// Unpacks the kernel for virtual machines of `release` into `folder`. Its package has the version in its name, and
