@@ -11,8 +11,8 @@ use tokio::{process::Command, time::timeout};
 use super::state::State;
 use crate::builtin::{self, BuiltIn};
 
-/// Longer than packing and importing takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than packing and importing takes on a machine that is slow and busy with something else.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Makes sure that the runtime at `socket` has the image; `None` if the machine has no program for it.
 pub(super) async fn ensure(state: &State, socket: &Path, image: BuiltIn) -> Result<Option<String>> {
@@ -31,7 +31,10 @@ pub(super) async fn ensure(state: &State, socket: &Path, image: BuiltIn) -> Resu
         .kill_on_drop(true)
         .output();
     let doing = || format!("cannot import {}", image.name());
-    let output = timeout(PATIENCE, import).await.with_context(doing)?.with_context(doing)?;
+    let Ok(output) = timeout(PATIENCE, import).await else {
+        bail!("{}: it was not done within {} s", doing(), PATIENCE.as_secs());
+    };
+    let output = output.with_context(doing)?;
     if !output.status.success() {
         let told = String::from_utf8_lossy(&output.stderr);
         bail!("cannot import {}: {}", image.name(), told.trim().trim_start_matches("error: "));
