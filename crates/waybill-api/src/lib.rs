@@ -13,3 +13,4 @@ pub mod pod;
 pub mod provider_class;
 pub mod quantity;
 pub mod status;
+pub mod stock;
