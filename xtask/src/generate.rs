@@ -27,6 +27,7 @@ const ROOTS: &[&str] = &[
 const NO_DERIVED_DEBUG: &[&str] = &[
     ".csi.v1.EnvVarResult",
     ".csi.v1.NodeGetEnvVarsRequest",
+    ".csi.v1.NodePublishVolumeRequest",
     ".runtime.v1.AuthConfig",
     ".runtime.v1.ExecSyncResponse",
     ".runtime.v1.KeyValue",

@@ -14,6 +14,7 @@ mod deps;
 mod difftest;
 mod fuzz;
 mod generate;
+mod image;
 mod load;
 mod machine;
 mod markdown;
@@ -52,6 +53,7 @@ fn run(chore: &Chore) -> Result<ExitCode> {
         Chore::Difftest(args) => difftest::run(&repository, args),
         Chore::Fuzz(args) => fuzz::run(&repository, args),
         Chore::Gen => generate::run(&repository),
+        Chore::Image(args) => image::run(&repository, args),
         Chore::Load(args) => load::run(&repository, args),
         Chore::Test(args) => test::run(&repository, args),
         Chore::Tidy => tidy::run(&repository),
@@ -101,6 +103,11 @@ enum Chore {
     ///
     /// Commit what it writes. `cargo xtask tidy` fails as long as the two differ.
     Gen,
+    /// Write an OCI archive with our programs, for `waybill install`
+    ///
+    /// It holds the program, the wrapper for nodes and the libraries that they need. No Docker is involved;
+    /// `ctr --namespace k8s.io images import` and `waybill image import` take it.
+    Image(image::Args),
     /// Run a command again and again beside processes that want the processor
     ///
     /// Without a command, the crash and attribution suites. Load and command are in a cgroup of their own, which gets about

@@ -5,6 +5,7 @@
 mod metrics;
 mod node;
 mod plugin;
+mod plugin_server;
 mod registration;
 mod socket;
 
@@ -30,7 +31,8 @@ use waybill_proto::csi::{
 };
 
 pub(crate) use self::node::NodeService;
-use self::{plugin::Plugin, registration::Registration, socket::Socket};
+use self::{plugin::Plugin, registration::Registration};
+pub use self::{plugin_server::PluginServer, socket::Socket};
 use crate::{cache::Cache, driver::Driver, metrics::Metrics, rate::Rate};
 
 /// Beyond it a request is not even read; one that is too large otherwise gets an answer.

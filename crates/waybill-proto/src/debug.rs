@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     cri::{AuthConfig, ExecSyncResponse, KeyValue},
-    csi::{EnvVarResult, NodeGetEnvVarsRequest},
+    csi::{EnvVarResult, NodeGetEnvVarsRequest, NodePublishVolumeRequest},
     provider::{File, MountRequest},
     runtime::{ExportResponse, ImportRequest},
 };
@@ -54,6 +54,19 @@ impl fmt::Debug for NodeGetEnvVarsRequest {
             .field("queries", &self.queries.iter().map(|query| &query.name).collect::<Vec<_>>())
             .field("pod_context", &self.pod_context.keys())
             .finish_non_exhaustive()
+    }
+}
+
+/// The context of a pod may hold its token.
+impl fmt::Debug for NodePublishVolumeRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodePublishVolumeRequest")
+            .field("volume_id", &self.volume_id)
+            .field("target_path", &self.target_path)
+            .field("readonly", &self.readonly)
+            .field("secrets", &self.secrets.keys())
+            .field("volume_context", &self.volume_context.keys())
+            .finish()
     }
 }
 

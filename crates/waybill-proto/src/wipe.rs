@@ -8,7 +8,7 @@ use std::mem::take;
 use waybill_core::secret::SecretBytes;
 
 use crate::{
-    csi::{EnvVarResult, NodeGetEnvVarsRequest},
+    csi::{EnvVarResult, NodeGetEnvVarsRequest, NodePublishVolumeRequest},
     provider::File,
 };
 
@@ -32,6 +32,14 @@ impl Drop for NodeGetEnvVarsRequest {
         if let Some(tokens) = self.pod_context.remove(TOKENS) {
             wipe(&mut tokens.into_bytes());
         }
+    }
+}
+
+impl Drop for NodePublishVolumeRequest {
+    fn drop(&mut self) {
+        let tokens = self.volume_context.remove(TOKENS).into_iter();
+        let secrets = take(&mut self.secrets).into_values();
+        tokens.chain(secrets).for_each(|text| wipe(&mut text.into_bytes()));
     }
 }
 

@@ -13,7 +13,7 @@ mod metrics;
 mod peers;
 mod pod;
 mod review;
-mod rights;
+pub(crate) mod rights;
 mod tls;
 
 use std::{

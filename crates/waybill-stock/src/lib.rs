@@ -4,4 +4,6 @@
 //! admission webhooks. The rules are those of `waybill-api`, so both kinds of clusters give the same
 //! answers in the same words.
 
+pub mod agent;
 pub mod gate;
+pub mod install;

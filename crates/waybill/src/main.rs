@@ -1,6 +1,7 @@
 //! The one binary. This file parses the command line and turns results into exit codes:
 //! 0 success, 1 failure, 2 usage.
 
+mod agent;
 mod apiserver;
 mod apply;
 mod builtin;
@@ -18,6 +19,7 @@ mod gate;
 mod get;
 mod hello;
 mod image;
+mod install;
 mod log;
 mod login;
 mod logs;
@@ -86,9 +88,14 @@ enum Command {
     Driver(driver::Args),
     Encryption(encryption::Args),
     Gate(gate::Args),
+    Agent(agent::Args),
+    Install(install::Args),
+    Uninstall(install::RemoveArgs),
     Trace(trace::Args),
     #[command(hide = true)]
     Hello(hello::Args),
+    #[command(hide = true)]
+    OnHost(agent::OnHostArgs),
 }
 
 fn main() -> ExitCode {
@@ -146,6 +153,7 @@ impl Cli {
             open_files::raise();
         }
         match self.command {
+            Command::Agent(args) => agent::run(args),
             Command::Apiserver(args) => apiserver::run(*args),
             Command::Apply(args) => apply::run(args),
             Command::Credential(args) => credential::run(&args),
@@ -160,13 +168,16 @@ impl Cli {
             Command::Get(args) => get::run(&args),
             Command::Hello(args) => hello::run(&args),
             Command::Image(args) => image::run(args),
+            Command::Install(args) => install::run(&args),
             Command::Login(args) => login::run(&args),
             Command::Logs(args) => logs::run(&args),
             Command::Migrate(args) => migrate::run(args),
             Command::Names(args) => names::run(&args),
             Command::Node(args) => node::run(*args),
+            Command::OnHost(args) => agent::run_on_host(&args),
             Command::Runtime(args) => runtime::run(args),
             Command::Trace(args) => trace::run(&args),
+            Command::Uninstall(args) => install::run_remove(&args),
             Command::Up(args) => up::run(*args),
         }
     }
@@ -178,9 +189,11 @@ impl Command {
         match self {
             Self::Apply(_) | Self::Delete(_) | Self::Env(_) | Self::Exec(_) | Self::Get(_) => true,
             Self::Logs(_) | Self::Migrate(_) | Self::Names(_) => true,
+            Self::Install(_) | Self::Uninstall(_) => true,
             Self::Credential(args) => args.runs_plugins(),
             Self::Apiserver(_) | Self::Driver(_) | Self::Gate(_) | Self::Node(_) => false,
             Self::Demo(_) | Self::Runtime(_) | Self::Trace(_) | Self::Up(_) => false,
+            Self::Agent(_) | Self::OnHost(_) => false,
             Self::Encryption(_)
             | Self::Envfile(_)
             | Self::Hello(_)

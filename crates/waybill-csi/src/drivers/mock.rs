@@ -20,7 +20,9 @@ use tonic::{Request, Response, Status};
 use waybill_core::{chain::Chain, secret::SecretBytes};
 use waybill_proto::csi::{
     NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse, NodeGetEnvVarsRequest,
-    NodeGetEnvVarsResponse, NodeGetInfoRequest, NodeGetInfoResponse, node_server::Node,
+    NodeGetEnvVarsResponse, NodeGetInfoRequest, NodeGetInfoResponse, NodePublishVolumeRequest,
+    NodePublishVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
+    node_server::Node,
 };
 
 pub use self::script::ScriptError;
@@ -143,6 +145,20 @@ impl Node for MockNode {
         let mut answer = self.inner.node_get_env_vars(request).await?;
         misbehave::after(&behaviour, &mut answer.get_mut().results);
         Ok(answer)
+    }
+
+    async fn node_publish_volume(
+        &self,
+        request: Request<NodePublishVolumeRequest>,
+    ) -> Result<Response<NodePublishVolumeResponse>, Status> {
+        self.inner.node_publish_volume(request).await
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
+        self.inner.node_unpublish_volume(request).await
     }
 }
 

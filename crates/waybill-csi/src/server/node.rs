@@ -10,7 +10,8 @@ use waybill_core::secret::SecretBytes;
 use waybill_proto::csi::{
     EnvVarInjection, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
     NodeGetEnvVarsRequest, NodeGetEnvVarsResponse, NodeGetInfoRequest, NodeGetInfoResponse,
-    NodeServiceCapability,
+    NodePublishVolumeRequest, NodePublishVolumeResponse, NodeServiceCapability,
+    NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
     node_server::Node,
     node_service_capability::{Rpc, Type, rpc},
 };
@@ -26,6 +27,9 @@ use crate::{
     metrics::Metrics,
     rate::Limiter,
 };
+
+/// What a driver of variables says to those who ask for volumes.
+const NO_VOLUMES: &str = "this driver has no volumes";
 
 /// A driver behind its guards.
 pub(crate) struct NodeService<D> {
@@ -166,6 +170,20 @@ impl<D: Driver> Node for NodeService<D> {
         told.log(answered.as_ref().err());
         self.metrics.answered(answered.as_ref().map_or_else(Status::code, |_| Code::Ok));
         answered.map(Response::new)
+    }
+
+    async fn node_publish_volume(
+        &self,
+        _request: Request<NodePublishVolumeRequest>,
+    ) -> Result<Response<NodePublishVolumeResponse>, Status> {
+        Err(Status::unimplemented(NO_VOLUMES))
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        _request: Request<NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
+        Err(Status::unimplemented(NO_VOLUMES))
     }
 }
 

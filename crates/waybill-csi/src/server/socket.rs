@@ -33,7 +33,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ADDRESS_BYTES: usize = 107;
 
 /// A socket that listens. Its name is removed on drop, unless it leads elsewhere by then.
-pub(crate) struct Socket {
+pub struct Socket {
     path: PathBuf,
     listener: UnixListener,
     inode: (u64, u64),
@@ -41,7 +41,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// Listens at `path`, in place of a process that is gone.
-    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+    pub fn bind(path: &Path) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         }
@@ -60,7 +60,7 @@ impl Socket {
     }
 
     /// Connections of those who may, until `stop`.
-    pub(crate) fn connections(
+    pub fn connections(
         self,
         stop: CancellationToken,
     ) -> impl Stream<Item = io::Result<UnixStream>> {

@@ -239,6 +239,40 @@ pub struct NodeGetEnvVarsRequest {
     pub version: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct NodePublishVolumeRequest {
+    #[prost(string, tag = "1")]
+    pub volume_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub target_path: ::prost::alloc::string::String,
+    #[prost(bool, tag = "6")]
+    pub readonly: bool,
+    /// Credentials.
+    #[prost(btree_map = "string, string", tag = "7")]
+    pub secrets: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// About the pod, if the CSIDriver object asks for it: `csi.storage.k8s.io/pod.uid` and so on, and
+    /// `csi.storage.k8s.io/serviceAccount.tokens`, which is a credential.
+    #[prost(btree_map = "string, string", tag = "8")]
+    pub volume_context: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodePublishVolumeResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeUnpublishVolumeRequest {
+    #[prost(string, tag = "1")]
+    pub volume_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub target_path: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeUnpublishVolumeResponse {}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EnvVarQuery {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
@@ -852,6 +886,56 @@ pub mod node_client {
                 .insert(GrpcMethod::new("csi.v1.Node", "NodeGetEnvVars"));
             self.inner.unary(req, path, codec).await
         }
+        /// A volume of a pod is to be at a path. The caller may repeat it.
+        pub async fn node_publish_volume(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NodePublishVolumeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodePublishVolumeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/csi.v1.Node/NodePublishVolume",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("csi.v1.Node", "NodePublishVolume"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// It is not needed any more.
+        pub async fn node_unpublish_volume(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NodeUnpublishVolumeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeUnpublishVolumeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/csi.v1.Node/NodeUnpublishVolume",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("csi.v1.Node", "NodeUnpublishVolume"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -888,6 +972,22 @@ pub mod node_server {
             request: tonic::Request<super::NodeGetEnvVarsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::NodeGetEnvVarsResponse>,
+            tonic::Status,
+        >;
+        /// A volume of a pod is to be at a path. The caller may repeat it.
+        async fn node_publish_volume(
+            &self,
+            request: tonic::Request<super::NodePublishVolumeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodePublishVolumeResponse>,
+            tonic::Status,
+        >;
+        /// It is not needed any more.
+        async fn node_unpublish_volume(
+            &self,
+            request: tonic::Request<super::NodeUnpublishVolumeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeUnpublishVolumeResponse>,
             tonic::Status,
         >;
     }
@@ -1085,6 +1185,96 @@ pub mod node_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = NodeGetEnvVarsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/csi.v1.Node/NodePublishVolume" => {
+                    #[allow(non_camel_case_types)]
+                    struct NodePublishVolumeSvc<T: Node>(pub Arc<T>);
+                    impl<
+                        T: Node,
+                    > tonic::server::UnaryService<super::NodePublishVolumeRequest>
+                    for NodePublishVolumeSvc<T> {
+                        type Response = super::NodePublishVolumeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NodePublishVolumeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Node>::node_publish_volume(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NodePublishVolumeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/csi.v1.Node/NodeUnpublishVolume" => {
+                    #[allow(non_camel_case_types)]
+                    struct NodeUnpublishVolumeSvc<T: Node>(pub Arc<T>);
+                    impl<
+                        T: Node,
+                    > tonic::server::UnaryService<super::NodeUnpublishVolumeRequest>
+                    for NodeUnpublishVolumeSvc<T> {
+                        type Response = super::NodeUnpublishVolumeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NodeUnpublishVolumeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Node>::node_unpublish_volume(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NodeUnpublishVolumeSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

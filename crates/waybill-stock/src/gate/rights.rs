@@ -13,18 +13,18 @@ use waybill_api::provider_class::{RESOURCE, UseDenied};
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// The rights of service accounts, asked anew each time: what was taken away counts at once.
-pub(super) struct Rights {
+pub(crate) struct Rights {
     client: Client,
     group: String,
 }
 
 impl Rights {
-    pub(super) fn new(client: Client, group: String) -> Self {
+    pub(crate) fn new(client: Client, group: String) -> Self {
         Self { client, group }
     }
 
     /// Whether pods of this account may use `class`; an outer error if nobody knows.
-    pub(super) async fn check(
+    pub(crate) async fn check(
         &self,
         namespace: &str,
         account: &str,
@@ -76,7 +76,7 @@ impl Rights {
 
 /// Why nobody knows.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RightsError {
+pub(crate) enum RightsError {
     #[error("it refused the question")]
     Refused(#[source] Box<kube::Error>),
     #[error("it did not answer in {} s", LIMIT.as_secs())]
