@@ -23,8 +23,8 @@ pub use self::{
     },
     base64url::{decode as decode_base64url, encode as encode_base64url},
     claims::{
-        AUDIT_ANNOTATION, CGROUP_PREFIX, SESSION_VARIABLE, STOCK_SECONDS, SessionId,
-        SessionIdError, StockClaims, StockKind,
+        AUDIT_ANNOTATION, CGROUP_PREFIX, DEBUG_VARIABLE, SESSION_VARIABLE, STOCK_SECONDS,
+        SessionId, SessionIdError, StockClaims, StockKind,
     },
     keys::{KeySet, PublicKey, SealingKey},
     layout::{
@@ -41,4 +41,5 @@ pub use self::{
 };
 
 /// Names that no caller may give to a variable on a stock cluster, whatever their case.
-pub const RESERVED_NAMES: [&str; 2] = [crate::exec::AUDIT_ID_VARIABLE, SESSION_VARIABLE];
+pub const RESERVED_NAMES: [&str; 3] =
+    [crate::exec::AUDIT_ID_VARIABLE, DEBUG_VARIABLE, SESSION_VARIABLE];

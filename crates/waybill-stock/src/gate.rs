@@ -1,20 +1,36 @@
-//! `waybill gate`: the admission webhooks of CSI-21 and CSI-22.
+//! `waybill gate`: the admission webhooks of a cluster whose API server is not ours.
 //!
-//! `/validate` judges ProviderClasses, `/validate-pods` the pods that use them. The gate keeps nothing:
-//! it follows the classes of the cluster and asks the API server about rights, so any number of
-//! replicas may run. When it cannot judge, it answers with an HTTP error and no verdict; then the
-//! `failurePolicy` of the webhook decides, which is where an operator chooses between open and closed.
+//! `/validate` judges ProviderClasses and `/validate-pods` the pods that use them (CSI-21, CSI-22). `/exec-enforce` and `/exec-record` sign
+//! exec sessions into their commands, `/attach` records sessions that cannot be signed, `/debug` signs ephemeral containers, and
+//! `/new-pods` gives pods what their references need. All of them are served below `/apis/exec.waybill.dev/v1/hooks/` as well, where an
+//! API server reaches them through its own aggregator, and with them the rest of that group.
+//!
+//! What the gate keeps is in memory and dies with it: a signing key, whose public half is published, and the newest records. So any number
+//! of replicas may run. When it cannot judge, it answers with an HTTP error and no verdict; then the `failurePolicy` of the webhook
+//! decides, which is where an operator chooses between open and closed.
 
+mod aggregated;
+mod authority;
 mod body;
+mod callers;
+mod certificates;
 mod class;
 mod classes;
 mod connection;
+mod debug;
+mod keys;
 mod metrics;
+mod mutate;
 mod peers;
 mod pod;
+mod records;
+mod references;
 mod review;
 pub(crate) mod rights;
+mod session;
+mod signer;
 mod tls;
+mod trust;
 
 use std::{
     io,
@@ -27,7 +43,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use kube::Client;
@@ -35,24 +51,38 @@ use serde_json::Value;
 use tokio::{
     net::TcpListener,
     sync::Semaphore,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use waybill_api::names::{label_faults, subdomain_faults};
 use waybill_core::chain::Chain;
 
-pub use self::tls::{PairPaths, TlsError};
 use self::{
+    aggregated::Asked,
     body::Room,
+    callers::Asker,
+    certificates::Certificates,
     classes::Classes,
+    keys::Keys,
     metrics::{Metrics, Outcome, Webhook},
     peers::{Peer, Peers},
+    records::Records,
     review::{Review, Verdict},
     rights::Rights,
-    tls::Tls,
+    tls::{Tls, Watched},
+    trust::Trust,
+};
+pub use self::{
+    callers::Caller,
+    records::RecordOutput,
+    tls::{PairPaths, TlsError},
 };
 
 /// How often the files of TLS are looked at.
 const REFRESH: Duration = Duration::from_secs(10);
+
+/// How long a look at a pod or a key may take; shorter than a webhook may.
+const POD_LIMIT: Duration = Duration::from_secs(3);
 
 /// An object has 1.5 MiB at most in etcd; a review holds the new one and the old one.
 const BODY_BYTES: usize = 7 << 20;
@@ -61,15 +91,35 @@ const BODY_BYTES: usize = 7 << 20;
 /// The memory limit in `deploy/gate/gate.yaml` has room for that, for texts that are read and for connections.
 const READ_AT_ONCE: usize = 11 << 10;
 
+/// Seconds since 1970.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
 /// How a gate is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The certificate that API servers are shown; read again when it changes.
-    pub serving: PairPaths,
+    /// The certificate that API servers are shown.
+    pub serving: Serving,
+    /// Whose questions are answered.
+    pub caller: Caller,
     /// The API group of ProviderClasses in this cluster.
     pub group: String,
+    /// The namespace of the gate's own objects, and of those of nodes.
+    pub namespace: String,
+    /// How long a new key is published before it signs.
+    pub key_lead: Duration,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// Where the certificate comes from that API servers are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Serving {
+    /// From files, which are read again when they change.
+    Files(PairPaths),
+    /// The gate makes it, for these DNS names and addresses, and writes its authority into our webhook configurations.
+    Own(Vec<String>),
 }
 
 /// A gate that runs. Dropping it ends everything at once.
@@ -80,17 +130,30 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Starts a gate for the cluster of `client`. It listens when this returns, and is ready when it
-    /// knows the classes.
-    pub async fn start(config: Config, client: Client) -> Result<Self, GateError> {
-        let tls = Arc::new(Tls::read(config.serving).map_err(GateError::Tls)?);
+    /// Starts a gate for the cluster of `client`, whose records go to `records`. It listens when this returns, and is ready when
+    /// it knows the classes and its key is published.
+    pub async fn start(
+        config: Config,
+        client: Client,
+        records: RecordOutput,
+    ) -> Result<Self, GateError> {
+        let tls = Arc::new(Tls::default());
+        let trust = Arc::new(Trust::new(config.caller.clone(), client.clone()));
+        trust.start(&tls).map_err(GateError::Tls)?;
         let listen = |source| GateError::Listen { listen: config.listen, source };
         let socket = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = socket.local_addr().map_err(listen)?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let clock = Arc::clone(&config.clock);
         let service = Arc::new(Service {
             classes: Classes::new(client.clone(), &config.group),
-            rights: Rights::new(client, config.group),
+            rights: Rights::new(client.clone(), config.group),
+            keys: Keys::new(client.clone(), &config.namespace, config.key_lead, Arc::clone(&clock)),
+            records: Records::new(records),
+            trust: Arc::clone(&trust),
+            namespace: config.namespace.clone(),
+            client: client.clone(),
+            clock: Arc::clone(&clock),
             metrics: Metrics::default(),
             peers: Arc::default(),
             room: Room::default(),
@@ -99,10 +162,30 @@ impl Gate {
             tasks: tasks.clone(),
             stop: stop.clone(),
         });
-        tasks.spawn(connection::accept(socket, Arc::clone(&tls), Arc::clone(&service)));
-        tasks.spawn(stop.clone().run_until_cancelled_owned(refresh(tls)));
+        match config.serving {
+            Serving::Files(paths) => {
+                let mut files = Watched::new([paths.certificate.clone(), paths.key.clone()]);
+                files.refresh(|| tls::show_files(&tls, &paths)).map_err(GateError::Tls)?;
+                let refreshed = refresh(Arc::clone(&tls), files, paths);
+                tasks.spawn(stop.clone().run_until_cancelled_owned(refreshed));
+            }
+            Serving::Own(names) => {
+                let namespace = config.namespace;
+                let own = Certificates { client, namespace, names, clock };
+                let tls = Arc::clone(&tls);
+                let kept = async move { own.keep(tls).await };
+                tasks.spawn(stop.clone().run_until_cancelled_owned(kept));
+            }
+        }
+        let trusted = Arc::clone(&tls);
+        let followed = async move { trust.follow(trusted).await };
+        tasks.spawn(stop.clone().run_until_cancelled_owned(followed));
+        tasks.spawn(connection::accept(socket, tls, Arc::clone(&service)));
         let followed = Arc::clone(&service);
-        tasks.spawn(stop.run_until_cancelled_owned(async move { followed.classes.follow().await }));
+        let follow = async move { followed.classes.follow().await };
+        tasks.spawn(stop.clone().run_until_cancelled_owned(follow));
+        let kept = Arc::clone(&service);
+        tasks.spawn(stop.run_until_cancelled_owned(async move { kept.keys.keep().await }));
         Ok(Self { address, service, tasks })
     }
 
@@ -156,6 +239,13 @@ type Answer = Response<Full<Bytes>>;
 struct Service {
     classes: Classes,
     rights: Rights,
+    keys: Keys,
+    records: Records,
+    trust: Arc<Trust>,
+    /// Of our objects.
+    namespace: String,
+    client: Client,
+    clock: Clock,
     metrics: Metrics,
     peers: Arc<Peers>,
     room: Room,
@@ -168,30 +258,75 @@ struct Service {
 }
 
 impl Service {
-    async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Answer {
-        match (request.method(), request.uri().path()) {
-            (&Method::POST, "/validate") => self.review(Webhook::Classes, peer, request).await,
-            (&Method::POST, "/validate-pods") => self.review(Webhook::Pods, peer, request).await,
-            (&Method::GET, "/healthz") => text(StatusCode::OK, "ok"),
-            (&Method::GET, "/readyz") => self.readiness(),
+    /// Answers a request of a client that has proved to be `client`, if it has proved anything.
+    async fn answer(
+        &self,
+        peer: &Peer,
+        client: Option<&str>,
+        request: Request<Incoming>,
+    ) -> Answer {
+        let path = request.uri().path().to_owned();
+        match (request.method(), &*path) {
+            (&Method::GET, "/healthz") => return text(StatusCode::OK, "ok"),
+            (&Method::GET, "/readyz") => return self.readiness(),
             (&Method::GET, "/metrics") => {
-                text(StatusCode::OK, self.metrics.text(self.classes.count()))
+                return text(StatusCode::OK, self.metrics.text(self.classes.count()));
             }
-            (_, "/validate" | "/validate-pods" | "/healthz" | "/readyz" | "/metrics") => {
-                text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
+            (_, "/healthz" | "/readyz" | "/metrics") => return not_allowed(),
+            _ => {}
+        }
+        if let Some(webhook) = Webhook::at(&path) {
+            return match *request.method() {
+                Method::POST if self.may_review(client, request.headers()) => {
+                    self.review(webhook, peer, request).await
+                }
+                Method::POST => text(StatusCode::FORBIDDEN, "only API servers may ask this"),
+                _ => not_allowed(),
+            };
+        }
+        match Asked::at(&path) {
+            Some(asked) if request.method() == Method::GET => {
+                let asker = self.trust.asker(client, request.headers());
+                self.answer_aggregated(asked, asker).await
             }
-            _ => text(StatusCode::NOT_FOUND, "not found"),
+            Some(_) => not_allowed(),
+            None => text(StatusCode::NOT_FOUND, "not found"),
         }
     }
 
-    /// Whether pods can be judged; classes alone can always be.
+    fn may_review(&self, client: Option<&str>, headers: &HeaderMap) -> bool {
+        let may = matches!(self.trust.asker(client, headers), Some(Asker::ApiServer));
+        if !may {
+            self.metrics.refuse_stranger();
+        }
+        may
+    }
+
+    /// Whether everything can be judged; classes alone can always be.
     fn readiness(&self) -> Answer {
-        match self.classes.fault() {
+        let faults = [self.classes.fault(), self.keys.fault(), self.trust.fault()];
+        match faults.into_iter().flatten().next() {
             _ if self.leaving.load(Ordering::Relaxed) => {
                 text(StatusCode::SERVICE_UNAVAILABLE, "not ready: this gate is about to end")
             }
             Some(fault) => text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {fault}")),
             None => text(StatusCode::OK, "ok"),
+        }
+    }
+
+    /// A pod as it is now; `None` if there is none.
+    async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Value>, JudgeError> {
+        // No pod can be called otherwise, and the names become part of an address.
+        if !label_faults(namespace).is_empty() || !subdomain_faults(name).is_empty() {
+            return Ok(None);
+        }
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        let request = Request::get(path).body(Vec::new()).map_err(|_| JudgeError::SlowPod)?;
+        let asked = timeout(POD_LIMIT, self.client.request::<Value>(request)).await;
+        match asked.map_err(|_| JudgeError::SlowPod)? {
+            Ok(pod) => Ok(Some(pod)),
+            Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND => Ok(None),
+            Err(error) => Err(JudgeError::Pod(Box::new(error))),
         }
     }
 
@@ -222,7 +357,11 @@ impl Service {
         let _reading = self.reading.acquire_many(kibibytes).await;
         let review = Review::read(&text.bytes).map_err(JudgeError::Review)?;
         let verdict = match webhook {
+            Webhook::Attach => self.judge_attach(&review).await?,
             Webhook::Classes => class::judge(&review),
+            Webhook::Debug => self.judge_debug(&review).await?,
+            Webhook::Exec(mode) => self.judge_exec(&review, mode).await?,
+            Webhook::NewPods => self.judge_new_pod(&review).await?,
             Webhook::Pods => self.judge_pod(&review).await?,
         };
         if let Some(refusal) = verdict.refusal() {
@@ -245,6 +384,16 @@ enum JudgeError {
     Classes(String),
     #[error("the API server could not be asked for a ProviderClass")]
     Class(#[source] Box<kube::Error>),
+    #[error("nothing can be signed: {0}")]
+    Keys(String),
+    #[error("the API server could not be asked for a pod")]
+    Pod(#[source] Box<kube::Error>),
+    #[error("no verdict without a record")]
+    Record(#[source] records::NotRecorded),
+    #[error("the session could not be signed")]
+    Sign(#[source] signer::SignerError),
+    #[error("the API server did not answer for a pod")]
+    SlowPod,
     #[error("the API server could not be asked what a service account may use")]
     Rights(#[source] rights::RightsError),
     #[error("the body is no review")]
@@ -259,22 +408,40 @@ impl JudgeError {
             Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Review(_) => StatusCode::BAD_REQUEST,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
-            Self::Busy | Self::Class(_) | Self::Classes(_) | Self::Rights(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Busy
+            | Self::Class(_)
+            | Self::Classes(_)
+            | Self::Keys(_)
+            | Self::Pod(_)
+            | Self::Record(_)
+            | Self::Rights(_)
+            | Self::Sign(_)
+            | Self::SlowPod => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
     fn outcome(&self) -> Outcome {
         match self {
             Self::Body | Self::Review(_) | Self::SlowBody => Outcome::Unreadable,
-            Self::Busy | Self::Class(_) | Self::Classes(_) | Self::Rights(_) => Outcome::Failed,
+            Self::Busy
+            | Self::Class(_)
+            | Self::Classes(_)
+            | Self::Keys(_)
+            | Self::Pod(_)
+            | Self::Record(_)
+            | Self::Rights(_)
+            | Self::Sign(_)
+            | Self::SlowPod => Outcome::Failed,
         }
     }
 }
 
 fn json(value: &Value) -> Answer {
     answer(StatusCode::OK, "application/json", value.to_string())
+}
+
+fn not_allowed() -> Answer {
+    text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
 }
 
 fn text(status: StatusCode, text: impl Into<String>) -> Answer {
@@ -289,10 +456,10 @@ fn answer(status: StatusCode, kind: &'static str, body: String) -> Answer {
 }
 
 /// Certificates are renewed while the gate runs.
-async fn refresh(tls: Arc<Tls>) {
+async fn refresh(tls: Arc<Tls>, mut files: Watched, paths: PairPaths) {
     loop {
         sleep(REFRESH).await;
-        match tls.refresh() {
+        match files.refresh(|| tls::show_files(&tls, &paths)) {
             Ok(true) => tracing::info!("the certificate was read again"),
             Ok(false) => {}
             Err(error) => {

@@ -40,12 +40,16 @@ const PAUSE: Duration = Duration::from_secs(1);
 const FIRST: &[&str] = &[
     include_str!("../../../deploy/gate/crd.yaml"),
     include_str!("../../../deploy/gate/gate.yaml"),
+    include_str!("../../../deploy/gate/apiservice.yaml"),
     include_str!("../../../deploy/stock/agent-policy.yaml"),
     include_str!("../../../deploy/stock/agent.yaml"),
 ];
 
 /// What refuses requests while the gate is not ready.
-const LAST: &[&str] = &[include_str!("../../../deploy/gate/webhooks.yaml")];
+const LAST: &[&str] = &[
+    include_str!("../../../deploy/gate/policies.yaml"),
+    include_str!("../../../deploy/gate/webhooks.yaml"),
+];
 
 /// What is installed.
 #[derive(Clone, Debug)]

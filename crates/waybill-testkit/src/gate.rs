@@ -6,6 +6,8 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
 };
 
 use crate::child::Killed;
@@ -15,6 +17,7 @@ use crate::child::Killed;
 pub struct Gate {
     child: Killed,
     address: SocketAddr,
+    records: Arc<Mutex<Vec<String>>>,
 }
 
 /// How a gate is started.
@@ -24,12 +27,14 @@ pub struct Setup<'a> {
     pub binary: &'a str,
     /// For its log.
     pub dir: &'a Path,
-    /// Its certificate and key.
+    /// Its certificate and key; empty paths if it makes its own.
     pub pair: (PathBuf, PathBuf),
     /// Of the cluster.
     pub kubeconfig: &'a Path,
     /// The API group of ProviderClasses there.
     pub group: &'a str,
+    /// Further flags; `--caller` is one of them.
+    pub flags: &'a [&'a str],
 }
 
 impl Setup<'_> {
@@ -44,18 +49,29 @@ impl Setup<'_> {
         let mut command = Command::new(self.binary);
         command.args(["gate", "--listen", "127.0.0.1:0", "--drain", "0"]);
         command.args(["--provider-class-group", self.group, "--kubeconfig"]).arg(self.kubeconfig);
-        command.arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
+        if !certificate.as_os_str().is_empty() {
+            command.arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
+        }
+        command.args(self.flags);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = Killed::spawn(&mut command);
         let stdout = child.get_mut().stdout.take().expect("stdout is piped");
-        // It prints nothing else.
+        let mut stdout = BufReader::new(stdout);
         let mut first = String::new();
-        BufReader::new(stdout).read_line(&mut first).expect("the gate's output can be read");
+        stdout.read_line(&mut first).expect("the gate's output can be read");
         let address = first.trim_end().strip_prefix("serving on https://");
         let address = address.and_then(|it| it.parse().ok());
         let address =
             address.unwrap_or_else(|| panic!("no address in {first:?}; its log:\n{}", self.log()));
-        Gate { child, address }
+        // All other lines are records.
+        let records = Arc::new(Mutex::new(Vec::new()));
+        let read = Arc::clone(&records);
+        thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                read.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        });
+        Gate { child, address, records }
     }
 
     /// What gates in this directory have logged.
@@ -68,6 +84,11 @@ impl Gate {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The sessions that it has recorded, one line of JSON each.
+    pub fn records(&self) -> Vec<String> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Its process.

@@ -1,5 +1,6 @@
 //! `waybill env`: every variable of a container and where it came from, never its value.
 
+mod reference;
 mod stale;
 
 use std::io::{self, Write};
@@ -32,7 +33,8 @@ use crate::{
 /// of the namespace. Drivers are asked again for pods with the annotation waybill.dev/restart-on-rotation,
 /// as often as the ProviderClass says; what such a pod keeps is what its restart policy does not let go.
 ///
-/// It asks the node through the API server, which needs the right to `get` `nodes/proxy`.
+/// It asks the node through the API server, which needs the right to `get` `nodes/proxy`. Where the node is none of ours,
+/// variables that the pod itself defines are shown, with the class and key of those that refer to values from outside.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -150,9 +152,19 @@ async fn provenance(
     let container = container.unwrap_or(first);
     let path =
         format!("/api/v1/nodes/{node}/proxy/waybill/v1/environment/{namespace}/{pod}/{container}");
-    let answer = requests.get(&path).await.with_context(|| {
-        format!("node {node} does not say where the variables of {pod}/{container} came from")
-    })?;
+    let answer = match requests.get(&path).await {
+        Ok(answer) => answer,
+        Err(_) if reference::is_guarded(&object) => {
+            return Ok(reference::of_spec(&object, container));
+        }
+        Err(error) => {
+            return Err(error).with_context(|| {
+                format!(
+                    "node {node} does not say where the variables of {pod}/{container} came from"
+                )
+            });
+        }
+    };
     serde_json::from_value(answer)
         .context("the node's answer is none of ours; is it a `waybill node`?")
 }

@@ -1,5 +1,6 @@
 //! `waybill exec`: a command in a container, with variables of its own.
 
+mod sealed;
 mod terminal;
 
 use std::{
@@ -9,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
 use tokio::fs::File;
 use waybill_api::exec::{ExecVar, PodExecOptions};
 use waybill_client::exec::{Executor, Local};
@@ -27,7 +29,8 @@ use crate::{Outcome, cluster::ClusterArgs, target::parse_pod, terminal::plain_li
 #[derive(clap::Args)]
 #[command(after_help = "\
 Values travel in the address of the request, so servers and proxies on the way may log them, and other
-users of this machine may see them in the list of processes. Waybill's own audit log masks them.
+users of this machine may see them in the list of processes. Waybill's own audit log masks them. On a cluster
+of stock components with `waybill gate` they are sealed for the node of the pod, and nobody on the way reads them.
 
 Examples:
   waybill exec web -- date
@@ -85,21 +88,25 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         env,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(session(&args.cluster, &args.pod, &options));
+    let outcome = runtime.block_on(session(&args.cluster, &args.pod, options));
     // A thread may still wait for a key that nobody will press.
     runtime.shutdown_background();
     outcome
 }
 
-async fn session(cluster: &ClusterArgs, pod: &str, options: &PodExecOptions) -> Result<Outcome> {
+async fn session(cluster: &ClusterArgs, pod: &str, mut options: PodExecOptions) -> Result<Outcome> {
     let executor = Executor::new(&cluster.options()).await?;
     if !options.env.is_empty() && !executor.passes_variables().await.unwrap_or(true) {
-        writeln!(
-            io::stderr(),
-            "warning: this API server does not know variables of exec sessions and will drop them"
-        )?;
+        let requests = cluster.connect().await?.requests;
+        let now = Timestamp::now().as_second();
+        if !sealed::seal(&requests, executor.namespace(), pod, &mut options, now).await? {
+            writeln!(
+                io::stderr(),
+                "warning: this API server does not know variables of exec sessions and will drop them"
+            )?;
+        }
     }
-    let session = executor.start(executor.namespace(), pod, options).await?;
+    let session = executor.start(executor.namespace(), pod, &options).await?;
     let terminal = options.tty.then(RawTerminal::enter).transpose();
     let terminal = terminal.context("setting up the terminal")?;
     let local = Local {

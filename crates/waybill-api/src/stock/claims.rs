@@ -8,6 +8,11 @@ pub const STOCK_SECONDS: i64 = 120;
 /// The variable that tells a session's processes its ID. The kernel, not this, says whose they are.
 pub const SESSION_VARIABLE: &str = "WAYBILL_SESSION_ID";
 
+/// The variable of an ephemeral container that holds its token, as a word with [`EXEC_PREFIX`](super::EXEC_PREFIX). Gate puts it
+/// before all others; the claims are of kind [`StockKind::Debug`] with the hash of no words at all. The wrapper takes it out of
+/// the environment when it makes the container.
+pub const DEBUG_VARIABLE: &str = "WAYBILL_DEBUG_SESSION";
+
 /// How the names of sessions' cgroups begin; the ID follows.
 pub const CGROUP_PREFIX: &str = "waybill-";
 

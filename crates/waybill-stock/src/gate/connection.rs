@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{Service, peers::Peer, tls::Tls};
+use super::{Service, callers::common_name, peers::Peer, tls::Tls};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -34,7 +34,9 @@ pub(super) async fn accept(socket: TcpListener, tls: Arc<Tls>, service: Arc<Serv
                     service.metrics.refuse_connection();
                     continue;
                 };
-                let acceptor = TlsAcceptor::from(tls.config());
+                // Before there is a certificate nobody is served.
+                let Some(config) = tls.config() else { continue };
+                let acceptor = TlsAcceptor::from(config);
                 service.tasks.spawn(serve(stream, acceptor, peer, Arc::clone(&service)));
             }
             Err(error) => {
@@ -70,9 +72,12 @@ async fn serve_http(
 ) -> Result<(), hyper::Error> {
     let stop = service.stop.clone();
     let peer = Arc::new(peer);
+    // TLS has verified it, if there is one.
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let client: Option<Arc<str>> = shown.and_then(common_name).map(Into::into);
     let respond = service_fn(move |request| {
-        let (service, peer) = (Arc::clone(&service), Arc::clone(&peer));
-        async move { Ok::<_, Infallible>(service.answer(&peer, request).await) }
+        let (service, peer, client) = (Arc::clone(&service), Arc::clone(&peer), client.clone());
+        async move { Ok::<_, Infallible>(service.answer(&peer, client.as_deref(), request).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())

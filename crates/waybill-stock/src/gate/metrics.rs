@@ -10,18 +10,47 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+use waybill_api::stock::Mode;
 use waybill_client::register_plugin_metrics;
+
+/// Where webhooks are in the aggregated API.
+const AGGREGATED_HOOKS: &str = "/apis/exec.waybill.dev/v1/hooks/";
 
 /// A webhook that the gate serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Webhook {
+    Attach,
     Classes,
+    /// Ephemeral containers.
+    Debug,
+    Exec(Mode),
+    /// New pods, which are changed.
+    NewPods,
     Pods,
 }
 
 impl Webhook {
+    /// The webhook that is served at this path: by itself, or below our group of the aggregated API.
+    pub(super) fn at(path: &str) -> Option<Self> {
+        match path.strip_prefix(AGGREGATED_HOOKS).or_else(|| path.strip_prefix('/'))? {
+            "attach" => Some(Self::Attach),
+            "debug" => Some(Self::Debug),
+            "exec-enforce" => Some(Self::Exec(Mode::Enforce)),
+            "exec-record" => Some(Self::Exec(Mode::Record)),
+            "new-pods" => Some(Self::NewPods),
+            "validate" => Some(Self::Classes),
+            "validate-pods" => Some(Self::Pods),
+            _ => None,
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Attach => "attach",
+            Self::Debug => "debug",
+            Self::Exec(Mode::Enforce) => "exec-enforce",
+            Self::Exec(Mode::Record) => "exec-record",
+            Self::NewPods => "new-pods",
             Self::Classes => "providerclasses",
             Self::Pods => "pods",
         }
@@ -56,6 +85,7 @@ pub(super) struct Metrics {
     durations: Family<WebhookLabel, Histogram>,
     classes: Gauge,
     refused: Counter,
+    strangers: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -98,7 +128,13 @@ impl Default for Metrics {
             "Connections that were closed because there were too many, of all or of one address",
             refused.clone(),
         );
-        Self { registry: Mutex::new(registry), reviews, durations, classes, refused }
+        let strangers = Counter::default();
+        registry.register(
+            "waybill_gate_strangers",
+            "Requests for a verdict or for records from somebody who may not ask",
+            strangers.clone(),
+        );
+        Self { registry: Mutex::new(registry), reviews, durations, classes, refused, strangers }
     }
 }
 
@@ -113,6 +149,11 @@ impl Metrics {
     /// Counts a connection that was closed at once.
     pub(super) fn refuse_connection(&self) {
         self.refused.inc();
+    }
+
+    /// Counts a request of somebody who may not ask.
+    pub(super) fn refuse_stranger(&self) {
+        self.strangers.inc();
     }
 
     /// All of them, in the text format.

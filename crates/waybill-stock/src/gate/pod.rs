@@ -81,9 +81,7 @@ impl Question {
                 return Err(Box::new(Status::invalid(subject, &errors)));
             }
         }
-        let account = review.object.pointer("/spec/serviceAccountName").and_then(Value::as_str);
-        let account = account.filter(|name| !name.is_empty()).unwrap_or("default").to_owned();
-        Ok(Some(Self { references, account }))
+        Ok(Some(Self { references, account: account(&review.object) }))
     }
 }
 
@@ -97,7 +95,14 @@ fn read(review: &Review, pod: &Value) -> Result<PodEnvSpec, Box<Status>> {
     })
 }
 
-fn refused(review: &Review, denied: &UseDenied) -> Verdict {
+/// The service account of a pod.
+pub(super) fn account(pod: &Value) -> String {
+    let account = pod.pointer("/spec/serviceAccountName").and_then(Value::as_str);
+    account.filter(|name| !name.is_empty()).unwrap_or("default").to_owned()
+}
+
+/// Refused, with the reason in the audit log.
+pub(super) fn refused(review: &Review, denied: &UseDenied) -> Verdict {
     let target = Target { group: "", resource: "pods", name: review.object_name() };
     let reason = denied.to_string();
     Verdict::denied(Status::forbidden(target, reason.clone()), &reason)

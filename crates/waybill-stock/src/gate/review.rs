@@ -4,9 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use waybill_api::status::Status;
+use waybill_api::{status::Status, stock::AUDIT_ANNOTATION};
+
+use super::records::UserInfo;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -22,8 +25,14 @@ pub(super) struct Review {
     pub(super) uid: String,
     pub(super) operation: String,
     pub(super) sub_resource: String,
+    /// Of the object that is asked about; a new one may have none yet.
+    pub(super) name: String,
     /// Empty for objects of the whole cluster.
     pub(super) namespace: String,
+    /// Who asked the API server. One who acts as somebody else is that other one here.
+    pub(super) user_info: UserInfo,
+    /// Nothing will come of it.
+    pub(super) dry_run: bool,
     pub(super) resource: Resource,
     /// Null when the object is deleted.
     pub(super) object: Value,
@@ -79,6 +88,10 @@ pub(super) struct Verdict {
     warnings: Vec<String>,
     /// Why variables of drivers are denied, for the audit log.
     denied: Option<String>,
+    /// The sessions that begin with it, for the audit log.
+    session: Option<String>,
+    /// What is changed of the object, as a JSON patch.
+    patch: Option<Value>,
 }
 
 impl Verdict {
@@ -89,6 +102,16 @@ impl Verdict {
     /// Allowed, with a word to whoever asked.
     pub(super) fn warned(warnings: Vec<String>) -> Self {
         Self { warnings, ..Self::default() }
+    }
+
+    /// Allowed, as the session of this ID.
+    pub(super) fn session(id: String) -> Self {
+        Self { session: Some(id), ..Self::default() }
+    }
+
+    /// The same, with the object changed.
+    pub(super) fn patched(self, patch: Value) -> Self {
+        Self { patch: Some(patch), ..self }
     }
 
     pub(super) fn refused(status: Status) -> Self {
@@ -122,6 +145,10 @@ struct Response<'a> {
     /// The API server writes them into its audit log, with the name of the webhook before each key.
     #[serde(rename = "auditAnnotations", skip_serializing_if = "BTreeMap::is_empty")]
     audit_annotations: BTreeMap<&'a str, &'a str>,
+    #[serde(rename = "patchType", skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
 }
 
 /// The answer to the question of this `uid`.
@@ -136,8 +163,12 @@ pub(super) fn answer(uid: &str, verdict: &Verdict) -> Value {
     });
     let (allowed, warnings) = (verdict.is_allowed(), &verdict.warnings);
     let denied = verdict.denied.as_deref().map(|reason| ("denied", reason));
-    let audit_annotations = denied.into_iter().collect();
-    let response = Response { uid, allowed, status, warnings, audit_annotations };
+    let session = verdict.session.as_deref().map(|session| (AUDIT_ANNOTATION, session));
+    let audit_annotations = denied.into_iter().chain(session).collect();
+    let patch = verdict.patch.as_ref().map(|patch| STANDARD.encode(patch.to_string()));
+    let patch_type = patch.as_ref().map(|_| "JSONPatch");
+    let response =
+        Response { uid, allowed, status, warnings, audit_annotations, patch_type, patch };
     json!({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 }
 
@@ -176,6 +207,17 @@ mod tests {
         assert_eq!(refused["response"]["status"]["message"], "no");
         assert_eq!(refused["response"]["status"]["code"], 422);
         assert!(refused["response"].get("auditAnnotations").is_none(), "it may hold what was sent");
+    }
+
+    #[test]
+    fn a_session_is_for_the_audit_log_and_changes_its_request() {
+        let patch = json!([{"op": "add", "path": "/command", "value": ["a"]}]);
+        let verdict = Verdict::session("s".to_owned()).patched(patch.clone());
+        let response = answer("u", &verdict)["response"].take();
+        assert_eq!(response["auditAnnotations"], json!({"session": "s"}));
+        assert_eq!(response["patchType"], "JSONPatch");
+        let text = STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), patch);
     }
 
     /// CSI-63

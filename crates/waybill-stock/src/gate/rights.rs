@@ -1,4 +1,4 @@
-//! Asks the API server whether a service account may use a class (OP-34).
+//! Asks the API server whether a service account may use a class (OP-34), and what a user may do.
 
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use k8s_openapi::api::authorization::v1::{
 use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 use waybill_api::provider_class::{RESOURCE, UseDenied};
+
+use super::records::UserInfo;
 
 /// Shorter than a webhook may take, so that the API server learns why there is no verdict.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -30,16 +32,7 @@ impl Rights {
         account: &str,
         class: &str,
     ) -> Result<Result<(), UseDenied>, RightsError> {
-        let review = SubjectAccessReview {
-            spec: self.spec(namespace, account, class),
-            ..SubjectAccessReview::default()
-        };
-        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
-        let parameters = PostParams::default();
-        let asked = timeout(LIMIT, api.create(&parameters, &review));
-        let answer = asked.await.map_err(|_| RightsError::Slow)?;
-        let answer = answer.map_err(|source| RightsError::Refused(Box::new(source)))?;
-        if answer.status.is_some_and(|status| status.allowed) {
+        if self.ask(self.spec(namespace, account, class)).await? {
             return Ok(Ok(()));
         }
         Ok(Err(UseDenied::Right {
@@ -48,6 +41,34 @@ impl Rights {
             namespace: namespace.to_owned(),
             account: account.to_owned(),
         }))
+    }
+
+    /// Whether a user may do this; an error if nobody knows.
+    pub(super) async fn may(
+        &self,
+        user: &UserInfo,
+        attributes: ResourceAttributes,
+    ) -> Result<bool, RightsError> {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        self.ask(SubjectAccessReviewSpec {
+            user: text(&user.username),
+            uid: text(&user.uid),
+            groups: Some(user.groups.clone()),
+            extra: Some(user.extra.clone()),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        })
+        .await
+    }
+
+    async fn ask(&self, spec: SubjectAccessReviewSpec) -> Result<bool, RightsError> {
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let parameters = PostParams::default();
+        let asked = timeout(LIMIT, api.create(&parameters, &review));
+        let answer = asked.await.map_err(|_| RightsError::Slow)?;
+        let answer = answer.map_err(|source| RightsError::Refused(Box::new(source)))?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
     /// The question is asked in the pod's namespace, so that a RoleBinding there suffices.

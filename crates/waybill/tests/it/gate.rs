@@ -219,6 +219,7 @@ impl Cluster {
             pair: self.pair.clone(),
             kubeconfig: &path,
             group: STORAGE,
+            flags: &["--caller=anyone", "--key-lead=0", "--system-namespace=default"],
         }
         .start();
         Asked::new(process, &self.certificate)

@@ -71,6 +71,7 @@ impl Cluster {
             pair: self.pair(),
             kubeconfig: &kubeconfig,
             group: GROUP,
+            flags: &["--caller=anyone", "--key-lead=0"],
         };
         Asked::new(setup.start(), certified.cert.der())
     }
@@ -92,9 +93,11 @@ impl Cluster {
     /// The gate runs outside of the cluster, so a URL stands for its Service.
     fn apply_webhooks(&self, gate: &Asked) {
         for mut document in documents("gate/webhooks.yaml") {
-            let client = &mut document["webhooks"][0]["clientConfig"];
-            let path = client["service"]["path"].as_str().unwrap();
-            *client = json!({"url": format!("https://{}{path}", gate.address())});
+            for webhook in document["webhooks"].as_array_mut().unwrap() {
+                let client = &mut webhook["clientConfig"];
+                let path = client["service"]["path"].as_str().unwrap();
+                *client = json!({"url": format!("https://{}{path}", gate.address())});
+            }
             self.kubectl.apply(&document.to_string()).succeeds();
         }
         self.trust(&fs::read_to_string(self.pair().0).unwrap());
