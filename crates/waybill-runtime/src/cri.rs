@@ -43,7 +43,7 @@ use waybill_core::env::{name::EnvName, value::EnvValue};
 
 pub use self::{
     error::CriError,
-    server::{Config, OpenFiles, Server, ServerError},
+    server::{Config, OpenFiles, Server, ServerError, UnsetSeccompProfile},
 };
 use self::{
     error::Result, events::Events, machine::Machine, stats::Samples, status::Network, store::Store,

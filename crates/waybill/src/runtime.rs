@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use waybill_runtime::{
-    cri::{Config, Server},
+    cri::{Config, Server, UnsetSeccompProfile},
     engine::Spawner,
 };
 
@@ -33,7 +33,7 @@ use crate::{
 /// logging and ending; started again, it continues with them. Their environment is in memory only.
 ///
 /// Pods get the machine's network or one with nothing but loopback. Not supported so far, and refused
-/// when asked for: CNI, user namespaces.
+/// when asked for: CNI.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -70,6 +70,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
     exec_env: Vec<(String, Vec<u8>)>,
 
+    /// Seccomp profile of containers whose request names none.
+    ///
+    /// `unconfined` is what containerd's setting of this name means by default, and what critest
+    /// expects. Nodes of Waybill always name a profile, and so do kubelets with `seccompDefault`.
+    #[arg(long, value_name = "PROFILE", default_value = "runtime/default")]
+    unset_seccomp_profile: UnsetSeccomp,
+
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -77,6 +84,24 @@ pub(crate) struct Args {
     /// Log more; twice for everything. RUST_LOG overrides it.
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
+}
+
+/// By containerd's words.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum UnsetSeccomp {
+    #[value(name = "runtime/default")]
+    RuntimeDefault,
+    #[value(name = "unconfined")]
+    Unconfined,
+}
+
+impl From<UnsetSeccomp> for UnsetSeccompProfile {
+    fn from(asked: UnsetSeccomp) -> Self {
+        match asked {
+            UnsetSeccomp::RuntimeDefault => Self::RuntimeDefault,
+            UnsetSeccomp::Unconfined => Self::Unconfined,
+        }
+    }
 }
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
@@ -94,6 +119,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         streaming_address: args.streaming_address,
         exec_env: args.exec_env,
         container_open_files,
+        unset_seccomp_profile: args.unset_seccomp_profile.into(),
         clock: Arc::new(nanoseconds),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -144,6 +170,25 @@ mod tests {
         for wrong in ["unix://run/a.sock", "a.sock", "tcp://127.0.0.1:1", ""] {
             assert!(parse_socket(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_container_without_a_seccomp_profile_is_confined_unless_an_operator_says_so() {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            args: Args,
+        }
+        let parse = |words: &[&str]| {
+            let words = ["runtime"].iter().chain(words);
+            let parsed = <Command as clap::Parser>::try_parse_from(words).ok();
+            parsed.map(|it| UnsetSeccompProfile::from(it.args.unset_seccomp_profile))
+        };
+        let flag = "--unset-seccomp-profile";
+        assert_eq!(parse(&[]), Some(UnsetSeccompProfile::RuntimeDefault));
+        assert_eq!(parse(&[flag, "runtime/default"]), Some(UnsetSeccompProfile::RuntimeDefault));
+        assert_eq!(parse(&[flag, "unconfined"]), Some(UnsetSeccompProfile::Unconfined));
+        assert_eq!(parse(&[flag, ""]), None);
     }
 
     #[test]

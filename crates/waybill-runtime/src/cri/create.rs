@@ -120,7 +120,7 @@ impl Cri {
         let env_names = sensitive::shown_names(&config, env.iter().map(|(name, _)| name));
         let stop_signal = stop_signal(&config, image_config.stop_signal().as_deref())?;
         let resources = config.linux.as_ref().and_then(|it| it.resources.clone());
-        let seccomp = spec::seccomp_profile(&spec::security_context(&config))?;
+        let seccomp = spec::seccomp_profile(&spec::security_context(&config), &self.machine)?;
         sensitive::hide_words(&mut config);
         let program_name = spec::program(&config, &image_config);
         let stdio = stdio_of(&config, log.clone());

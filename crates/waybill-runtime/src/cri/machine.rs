@@ -4,9 +4,9 @@ use std::{fs, path::Path};
 
 use rustix::system::uname;
 
-use super::{OpenFiles, apparmor::AppArmor};
+use super::{OpenFiles, UnsetSeccompProfile, apparmor::AppArmor};
 
-/// Facts about the kernel that decide what a request may ask for.
+/// Facts about the kernel, and settings of the runtime, that decide what a request may ask for and what it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     /// Whether all controllers are in the one hierarchy of cgroup v2.
@@ -28,6 +28,7 @@ pub(crate) struct Machine {
     pub(crate) hostname: String,
     /// How many files containers may open, if that is not what this process may.
     pub(crate) container_open_files: Option<OpenFiles>,
+    pub(crate) unset_seccomp_profile: UnsetSeccompProfile,
 }
 
 impl Machine {
@@ -56,6 +57,7 @@ impl Machine {
             last_capability: last.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(40),
             hostname: uname().nodename().to_string_lossy().into_owned(),
             container_open_files: None,
+            unset_seccomp_profile: UnsetSeccompProfile::default(),
         }
     }
 }
@@ -92,6 +94,7 @@ impl Machine {
             last_capability: 40,
             hostname: "node-1".into(),
             container_open_files: None,
+            unset_seccomp_profile: UnsetSeccompProfile::default(),
         }
     }
 }

@@ -72,6 +72,8 @@ pub struct Config {
     pub exec_env: Vec<(String, Vec<u8>)>,
     /// How many files containers may open; without it as many as this process.
     pub container_open_files: Option<OpenFiles>,
+    /// What a container gets whose request names no seccomp profile.
+    pub unset_seccomp_profile: UnsetSeccompProfile,
     /// What time it is.
     pub clock: Clock,
 }
@@ -83,6 +85,16 @@ pub struct OpenFiles {
     pub soft: u64,
     /// How far a process may raise it by itself.
     pub hard: u64,
+}
+
+/// What a request without a seccomp profile means. Our node always names one; stock kubelets without `seccompDefault` do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnsetSeccompProfile {
+    /// Confined, as every container of ours that does not say otherwise.
+    #[default]
+    RuntimeDefault,
+    /// As containerd and CRI's own validation suite read it.
+    Unconfined,
 }
 
 /// A running runtime. Containers go on when it stops.
@@ -161,6 +173,7 @@ impl Server {
             machine: Machine {
                 user_namespaces,
                 container_open_files: config.container_open_files,
+                unset_seccomp_profile: config.unset_seccomp_profile,
                 ..Machine::look_up(engine.guards_devices())
             },
             engine,

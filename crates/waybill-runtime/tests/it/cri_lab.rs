@@ -27,7 +27,7 @@ use waybill_proto::{
     },
 };
 use waybill_runtime::{
-    cri::{Config, Server},
+    cri::{Config, Server, UnsetSeccompProfile},
     engine::Spawner,
     image::build::ImageBuilder,
 };
@@ -54,6 +54,7 @@ pub(crate) struct CriLab {
     pub(crate) cgroup: String,
     server: Option<Server>,
     pub(crate) exec_env: Vec<(String, Vec<u8>)>,
+    pub(crate) unset_seccomp_profile: UnsetSeccompProfile,
 }
 
 impl CriLab {
@@ -69,6 +70,7 @@ impl CriLab {
             cgroup: format!("/waybill-cri-test-{}-{number}", std::process::id()),
             server: None,
             exec_env: Vec::new(),
+            unset_seccomp_profile: UnsetSeccompProfile::default(),
         };
         lab.start().await;
         lab.import(&busybox(), "").await;
@@ -87,6 +89,7 @@ impl CriLab {
             streaming_address: "127.0.0.1:0".parse().unwrap(),
             exec_env: self.exec_env.clone(),
             container_open_files: None,
+            unset_seccomp_profile: self.unset_seccomp_profile,
             clock: Arc::new(|| i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap()),
         };
         self.server = Some(Server::start(config, spawner).await.unwrap());

@@ -7,8 +7,9 @@ use rustix::mount::{
 };
 use waybill_proto::cri::{
     AttachRequest, ContainerConfig, Device, LinuxContainerSecurityContext, Mount, MountPropagation,
-    NamespaceMode, NamespaceOption,
+    NamespaceMode, NamespaceOption, SecurityProfile, security_profile::ProfileType,
 };
+use waybill_runtime::cri::UnsetSeccompProfile;
 
 use crate::cri_lab::{CriLab, container, sleeper, with_context};
 
@@ -64,6 +65,37 @@ async fn a_privileged_container_has_the_machines_devices_and_can_mount() {
         lab.sh(&id, "ls /dev/kmsg").await;
     }
     lab.remove(&sandbox).await;
+    lab.close().await;
+}
+
+/// D13 is the default, and `unconfined` is for operators who need upstream's meaning of a request without a profile. What runs
+/// keeps what it has, and whoever names a profile gets it.
+#[tokio::test]
+async fn an_operator_decides_what_no_seccomp_profile_means() {
+    let Some(mut lab) = CriLab::open().await else { return };
+    // The first process and a session, by the kernel's account: 2 is a filter, 0 is none.
+    let modes = "grep Seccomp: /proc/1/status /proc/self/status | grep -o '[0-9]$'";
+    let (first, confined) = lab.run("confined", sleeper("c")).await;
+    assert_eq!(lab.sh(&confined, modes).await, "2\n2");
+
+    lab.stop().await;
+    lab.unset_seccomp_profile = UnsetSeccompProfile::Unconfined;
+    lab.start().await;
+    let (second, free) = lab.run("free", sleeper("c")).await;
+    let context = LinuxContainerSecurityContext {
+        seccomp: Some(SecurityProfile {
+            profile_type: ProfileType::RuntimeDefault.into(),
+            localhost_ref: String::new(),
+        }),
+        ..LinuxContainerSecurityContext::default()
+    };
+    let (third, named) = lab.run("named", with_context(sleeper("c"), context)).await;
+    assert_eq!(lab.sh(&free, modes).await, "0\n0");
+    assert_eq!(lab.sh(&named, modes).await, "2\n2");
+    assert_eq!(lab.sh(&confined, modes).await, "2\n2", "what runs keeps what it has");
+    for sandbox in [first, second, third] {
+        lab.remove(&sandbox).await;
+    }
     lab.close().await;
 }
 

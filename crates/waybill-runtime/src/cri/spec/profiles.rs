@@ -10,6 +10,7 @@ use waybill_proto::cri::{
 
 use crate::{
     cri::{
+        UnsetSeccompProfile,
         apparmor::{AppArmor, DEFAULT},
         error::{CriError, Result},
         machine::Machine,
@@ -28,7 +29,7 @@ pub(super) fn check_container(
     }
     #[expect(deprecated, reason = "older kubelets send the profile as a path")]
     let apparmor_path = &context.apparmor_profile;
-    seccomp_profile(context)?;
+    seccomp_profile(context, machine)?;
     check_selinux(context.selinux_options.as_ref(), machine)?;
     apparmor_profile(context.apparmor.as_ref(), apparmor_path, &machine.apparmor)
 }
@@ -49,8 +50,12 @@ pub(crate) fn check_sandbox(
     check_selinux(context.selinux_options.as_ref(), machine)
 }
 
-/// The seccomp profile of a container; a request that says nothing gets the default.
-pub(crate) fn seccomp_profile(context: &LinuxContainerSecurityContext) -> Result<SeccompProfile> {
+/// The seccomp profile of a container; a request that says nothing gets what the runtime is set to, which is the default unless its
+/// operator decided otherwise.
+pub(crate) fn seccomp_profile(
+    context: &LinuxContainerSecurityContext,
+    machine: &Machine,
+) -> Result<SeccompProfile> {
     if context.privileged {
         return Ok(SeccompProfile::Unconfined);
     }
@@ -58,7 +63,11 @@ pub(crate) fn seccomp_profile(context: &LinuxContainerSecurityContext) -> Result
     let path = context.seccomp_profile_path.as_str();
     let Some(profile) = &context.seccomp else {
         return match path {
-            "" | "runtime/default" | "docker/default" => Ok(SeccompProfile::RuntimeDefault),
+            "" => Ok(match machine.unset_seccomp_profile {
+                UnsetSeccompProfile::RuntimeDefault => SeccompProfile::RuntimeDefault,
+                UnsetSeccompProfile::Unconfined => SeccompProfile::Unconfined,
+            }),
+            "runtime/default" | "docker/default" => Ok(SeccompProfile::RuntimeDefault),
             "unconfined" => Ok(SeccompProfile::Unconfined),
             file => local_file(file),
         };
@@ -221,7 +230,9 @@ mod tests {
 
     #[test]
     fn a_container_that_names_no_seccomp_profile_gets_the_default() {
-        let of = |context: &LinuxContainerSecurityContext| seccomp_profile(context).ok();
+        let of = |context: &LinuxContainerSecurityContext| {
+            seccomp_profile(context, &Machine::plain()).ok()
+        };
         let with = |kind| LinuxContainerSecurityContext { seccomp: profile(kind), ..context() };
         assert_eq!(of(&context()), Some(SeccompProfile::RuntimeDefault));
         assert_eq!(of(&with(ProfileType::RuntimeDefault)), Some(SeccompProfile::RuntimeDefault));
@@ -256,6 +267,25 @@ mod tests {
         let privileged =
             LinuxContainerSecurityContext { privileged: true, ..with(ProfileType::RuntimeDefault) };
         assert_eq!(of(&privileged), Some(SeccompProfile::Unconfined));
+    }
+
+    /// `--unset-seccomp-profile unconfined` changes nothing for those who name a profile.
+    #[test]
+    fn an_operator_decides_what_a_container_without_a_seccomp_profile_gets() {
+        let machine =
+            Machine { unset_seccomp_profile: UnsetSeccompProfile::Unconfined, ..Machine::plain() };
+        let of = |context: &LinuxContainerSecurityContext| seccomp_profile(context, &machine).ok();
+        let with = |kind| LinuxContainerSecurityContext { seccomp: profile(kind), ..context() };
+        assert_eq!(of(&context()), Some(SeccompProfile::Unconfined));
+        assert_eq!(of(&with(ProfileType::RuntimeDefault)), Some(SeccompProfile::RuntimeDefault));
+        for word in ["runtime/default", "docker/default"] {
+            #[expect(deprecated, reason = "older kubelets send the profile as a path")]
+            let older = LinuxContainerSecurityContext {
+                seccomp_profile_path: word.to_owned(),
+                ..context()
+            };
+            assert_eq!(of(&older), Some(SeccompProfile::RuntimeDefault));
+        }
     }
 
     #[test]
