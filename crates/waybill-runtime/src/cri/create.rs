@@ -3,11 +3,13 @@
 use std::{
     path::{Component, Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use oci_spec::image::Config as ImageConfig;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_change, mount_remount};
-use tracing::info;
+use tokio::time::timeout;
+use tracing::{info, warn};
 use waybill_proto::cri::{
     ContainerConfig, ContainerEventType, CreateContainerRequest, KeyValue, NamespaceMode,
 };
@@ -19,7 +21,7 @@ use super::{
     record::{self, ContainerRecord, RecordedUser, SandboxRecord},
     sensitive, signals,
     spec::{self, Plan, Rootfs, User},
-    store::{Name, new_id},
+    store::{Name, Sandbox, new_id},
     volumes,
 };
 use crate::{
@@ -27,6 +29,9 @@ use crate::{
     id_map::UserNamespace,
     image::{Access, Image, ImageName},
 };
+
+/// What the creation of a container may take once its sandbox shall end.
+const CREATION_GRACE: Duration = Duration::from_secs(2);
 
 impl Cri {
     /// Makes a container whose first process waits for the start; a failure leaves nothing behind.
@@ -37,16 +42,16 @@ impl Cri {
         let config =
             request.config.ok_or_else(|| CriError::invalid("the request has no config"))?;
         spec::check_config(&config)?;
-        let sandbox = self.store.sandbox(&request.pod_sandbox_id)?;
-        let _making = sandbox.lifecycle.lock().await;
-        let sandbox = sandbox.record();
-        if sandbox.stopped || self.store.sandbox(&sandbox.id).is_err() {
+        let entry = self.store.sandbox(&request.pod_sandbox_id)?;
+        let _making = entry.lifecycle.lock().await;
+        let sandbox = entry.record();
+        if sandbox.stopped || entry.is_ending() || self.store.sandbox(&sandbox.id).is_err() {
             return Err(CriError::state(format!("sandbox {:?} is not ready", sandbox.id)));
         }
         let id = new_id();
         let metadata = config.metadata.clone().unwrap_or_default();
         let reservation = self.store.reserve(Name::of_container(&sandbox.id, &metadata), &id)?;
-        let record = match self.make_container(&id, &sandbox, config).await {
+        let record = match self.make_container(&id, &entry, config).await {
             Ok(record) => record,
             Err(error) => {
                 self.clear_container(&id).await;
@@ -63,23 +68,48 @@ impl Cri {
     async fn make_container(
         self: &Arc<Self>,
         id: &str,
-        sandbox: &SandboxRecord,
+        entry: &Sandbox,
         mut config: ContainerConfig,
     ) -> Result<ContainerRecord> {
+        let sandbox = entry.record();
         let wanted = Wanted {
             id: id.to_owned(),
-            sandbox: sandbox.clone(),
             log: log_path(&sandbox.config.log_directory, &config.log_path)?,
             target_pid: self.target_pid(&config, &sandbox.id)?,
+            sandbox,
             variables: std::mem::take(&mut config.envs),
             config,
         };
         let cri = Arc::clone(self);
         let (record, request) = self.making(move || cri.prepare(wanted)).await?;
-        self.engine.create(&record.id, request).await?;
+        self.create_until_the_end(&record.id, request, entry).await?;
         let directory = self.container_dir(&record.id);
         record::write(&directory, &record).map_err(CriError::io("write", &directory))?;
         Ok(record)
+    }
+
+    /// Lets the engine make a container, for as long as its sandbox shall live. Whoever shares a PID namespace with a container that is
+    /// being made can stop its processes, and the end of a pod must not depend on them.
+    async fn create_until_the_end(
+        &self,
+        id: &str,
+        request: ContainerRequest,
+        sandbox: &Sandbox,
+    ) -> Result<()> {
+        let creation = self.engine.create(id, request);
+        tokio::pin!(creation);
+        tokio::select! {
+            created = &mut creation => return Ok(created?),
+            () = sandbox.end_announced() => {}
+        }
+        // More than once: there may have been nothing to end yet.
+        loop {
+            if let Ok(created) = timeout(CREATION_GRACE, &mut creation).await {
+                return Ok(created?);
+            }
+            warn!(container = id, "a creation that takes too long for the end of its pod is ended");
+            self.engine.end_creation(id).await;
+        }
     }
 
     /// Mounts what the container is made of, and makes the request for the engine and the record of it.

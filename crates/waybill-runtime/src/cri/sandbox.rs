@@ -63,6 +63,7 @@ impl Cri {
             Err(error) if error.is_not_found() => return Ok(()),
             found => found?,
         };
+        let _ending = sandbox.announce_end();
         let _making = sandbox.lifecycle.lock().await;
         self.stop_locked_sandbox(&sandbox).await
     }
@@ -73,6 +74,7 @@ impl Cri {
             Err(error) if error.is_not_found() => return Ok(()),
             found => found?,
         };
+        let _ending = sandbox.announce_end();
         let _making = sandbox.lifecycle.lock().await;
         let record = sandbox.record();
         if self.store.sandbox(&record.id).is_err() {

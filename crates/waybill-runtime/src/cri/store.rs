@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use uuid::Uuid;
 use waybill_proto::cri::{ContainerMetadata, PodSandboxMetadata};
 
@@ -23,6 +23,8 @@ pub(crate) struct Entry<R> {
     /// Held while it is made, started or removed, so that these do not meet. Stopping does not take
     /// it: a kill must not wait for a slow stop.
     pub(crate) lifecycle: AsyncMutex<()>,
+    /// How many wait to end it.
+    ending: watch::Sender<usize>,
 }
 
 pub(crate) type Sandbox = Entry<SandboxRecord>;
@@ -30,7 +32,27 @@ pub(crate) type Container = Entry<ContainerRecord>;
 
 impl<R: Clone> Entry<R> {
     pub(crate) fn new(record: R) -> Arc<Self> {
-        Arc::new(Self { record: Mutex::new(record), lifecycle: AsyncMutex::new(()) })
+        Arc::new(Self {
+            record: Mutex::new(record),
+            lifecycle: AsyncMutex::new(()),
+            ending: watch::Sender::new(0),
+        })
+    }
+
+    /// Says that somebody waits to end it, until this is dropped.
+    pub(crate) fn announce_end(&self) -> EndAnnounced<'_> {
+        self.ending.send_modify(|waiting| *waiting += 1);
+        EndAnnounced(&self.ending)
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        *self.ending.borrow() > 0
+    }
+
+    /// Waits until somebody waits to end it.
+    pub(crate) async fn end_announced(&self) {
+        // The sender is ours: it cannot be gone.
+        let _ = self.ending.subscribe().wait_for(|waiting| *waiting > 0).await;
     }
 
     /// The record as it is now.
@@ -50,6 +72,15 @@ impl<R: Clone> Entry<R> {
         save(&changed)?;
         *record = changed;
         Ok(())
+    }
+}
+
+/// Somebody waits to end something.
+pub(crate) struct EndAnnounced<'a>(&'a watch::Sender<usize>);
+
+impl Drop for EndAnnounced<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting = waiting.saturating_sub(1));
     }
 }
 

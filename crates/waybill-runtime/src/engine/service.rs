@@ -183,6 +183,13 @@ impl Engine {
         self.make_container(id, request).await
     }
 
+    /// Ends a creation that is under way, so that [`Engine::create`] fails soon. A container that was made loses its processes.
+    pub async fn end_creation(&self, id: &str) {
+        if let Ok(entry) = self.entry(id) {
+            self.end_unmade(&entry).await;
+        }
+    }
+
     /// Lets the first process run its program; an error says why the program could not be started.
     pub async fn start(&self, id: &str) -> Result<State> {
         let entry = self.entry(id)?;

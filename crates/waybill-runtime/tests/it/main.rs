@@ -18,6 +18,7 @@ mod cri_run_directory;
 mod cri_sandbox;
 mod cri_sensitive;
 mod cri_status;
+mod cri_stopped;
 mod cri_tomorrow;
 mod cri_unified;
 mod cri_users;

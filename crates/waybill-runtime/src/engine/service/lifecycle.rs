@@ -173,8 +173,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends what a monitor that does not answer was making, and that monitor.
-    async fn end_unmade(&self, entry: &Arc<Entry>) {
+    /// Ends what a monitor is making that does not come to its end, and that monitor.
+    pub(super) async fn end_unmade(&self, entry: &Arc<Entry>) {
         let unmade = Arc::clone(entry);
         let killed = blocking(move || {
             let path = unmade.cgroup.path();
