@@ -15,6 +15,7 @@ mod fork;
 mod inheritance;
 mod machine;
 mod other_process;
+mod planted;
 mod rights;
 mod spy;
 mod user_namespace;
@@ -33,6 +34,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("cgroups-lift", cgroups::lift),
     ("cgroups-see", cgroups::see),
     ("descriptors", inheritance::descriptors),
+    (planted::EFFECTIVE_USER, planted::effective_user),
     ("file-of-the-machine", rights::file_of_the_machine),
     ("fork-until-refused", fork::until_refused),
     ("hidden", machine::hidden),
@@ -40,6 +42,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("levers", machine::levers),
     ("outer-directory", inheritance::directory),
     (fork::STAND_STILL, fork::stand_still),
+    ("planted", planted::run),
     ("ptrace", other_process::attach),
     ("release-agent", machine::release_agent),
     ("rights", rights::of_the_machine),

@@ -255,6 +255,12 @@ pub(crate) fn make_read_only(mount: BorrowedFd<'_>, throughout: bool) -> io::Res
     set_attributes(mount, libc::MOUNT_ATTR_RDONLY, flags)
 }
 
+/// Makes a mount one in which nothing is run, gives its owner's rights, or is a device.
+pub(crate) fn make_inert(mount: BorrowedFd<'_>) -> io::Result<()> {
+    let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_NODEV;
+    set_attributes(mount, attributes, 0)
+}
+
 fn set_attributes(mount: BorrowedFd<'_>, attributes: u64, flags: i32) -> io::Result<()> {
     // SAFETY: all-zero attributes change nothing.
     let mut change: libc::mount_attr = unsafe { mem::zeroed() };

@@ -82,6 +82,7 @@ impl Plan<'_> {
             &mounts::Request {
                 mounts: &self.config.mounts,
                 sources: self.sources,
+                annotations: &self.config.annotations,
                 shared: self.shared,
                 privileged: context.privileged,
                 read_only_root: context.readonly_rootfs,

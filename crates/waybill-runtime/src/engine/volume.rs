@@ -37,6 +37,9 @@ pub(super) struct Volume {
     /// Whether its files are shown under the ids of the container's user namespace.
     #[serde(default)]
     pub(super) mapped: bool,
+    /// Whether nothing in it is run, gives its owner's rights, or is a device.
+    #[serde(default)]
+    pub(super) inert: bool,
     /// Whether it is mounted when libcontainer has done its work.
     pub(super) late: bool,
 }
@@ -116,6 +119,7 @@ fn volume(mount: &Mount, before: &[Volume]) -> Option<Volume> {
         },
         propagation,
         mapped: mount.uid_mappings().is_some(),
+        inert: ["nosuid", "noexec", "nodev"].into_iter().all(has),
         late: destination == Path::new(DEV) || (dev_is_late && destination.starts_with(DEV)),
         destination,
     })
@@ -167,11 +171,13 @@ mod tests {
         let (volumes, left) = taken(vec![
             mount("/dev/shm", &bind),
             mount("/dev", &bind),
-            mount("/dev/termination-log", &bind),
+            mount("/dev/termination-log", &["rbind", "rprivate", "nosuid", "noexec", "nodev"]),
             mount("/data", &bind),
         ]);
         let late: Vec<_> = volumes.iter().map(|it| it.late).collect();
         assert_eq!(late, [false, true, true, false]);
+        let inert: Vec<_> = volumes.iter().map(|it| it.inert).collect();
+        assert_eq!(inert, [false, false, true, false]);
         assert_eq!(left, ["0", "3"].map(|number| Path::new(STAGE).join(number)));
     }
 }

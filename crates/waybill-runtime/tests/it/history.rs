@@ -37,6 +37,8 @@ const HISTORY: &[(&str, &str, &str)] = &[
     ("user namespaces, CVE-2016-9962: who enters is looked at by root of the pod", "tests/it/hostile_users.rs", "those_who_enter_a_pod_are_not_seen_by_its_root"),
     ("user namespaces: ids that were not given, CVE-2018-18955", "tests/it/hostile_users.rs", "no_process_of_a_pod_becomes_a_user_of_another"),
     ("user namespaces: processes open to their new user", "src/engine/user_namespace.rs", "machines_that_open_processes_to_their_new_user_have_no_user_namespaces"),
+    ("setuid programs in the file for last words, and in what a sandbox gives", "tests/it/hostile_files.rs", "no_program_is_run_from_a_file_that_every_container_has"),
+    ("processes that are being made are stopped by a neighbour", "tests/it/cri_stopped.rs", "a_pod_whose_creation_a_neighbour_stops_can_be_removed"),
     ("cgroup file systems mounted again", "tests/it/engine_cgroup.rs", "a_cgroup_file_system_mounted_again_shows_no_session"),
 ];
 

@@ -35,5 +35,6 @@ mod engine_spawner;
 mod engine_tomorrow;
 mod history;
 mod hostile;
+mod hostile_files;
 mod hostile_users;
 mod lab;

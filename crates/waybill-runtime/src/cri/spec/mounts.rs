@@ -1,6 +1,7 @@
 //! What is mounted in a container: what every container has, what its sandbox gives, what the request adds.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -19,6 +20,12 @@ use crate::{
 };
 
 const DEV: &str = "/dev";
+/// Where clients mount a file for a container's last words, as their annotation says.
+const LAST_WORDS: &str = "io.kubernetes.container.terminationMessagePath";
+/// Files that a sandbox has, or its client in their place. They are read, and sometimes written, and never run.
+const NAMES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
+/// For what holds no programs and no devices.
+const INERT: [&str; 3] = ["nosuid", "noexec", "nodev"];
 
 /// Mounts in the order in which they are made, and how the root passes them on.
 #[derive(Debug)]
@@ -41,6 +48,7 @@ pub(super) struct Request<'a> {
     pub(super) mounts: &'a [cri::Mount],
     /// Beside the mounts: where those are that have no host path.
     pub(super) sources: &'a [Option<PathBuf>],
+    pub(super) annotations: &'a BTreeMap<String, String>,
     pub(super) shared: &'a Shared,
     pub(super) privileged: bool,
     pub(super) read_only_root: bool,
@@ -55,6 +63,7 @@ pub(super) fn mounts(request: &Request<'_>, machine: &Machine) -> Result<Mounts>
     let sources = request.sources.iter().map(Option::as_deref).chain(std::iter::repeat(None));
     for (mount, source) in request.mounts.iter().zip(sources) {
         let mut made = volume(mount, source, &sharing, machine)?;
+        forbid_programs(&mut made, request.annotations);
         check_propagation(mount, request.users)?;
         // The files of an image were mapped when it was mounted.
         if user_namespace::is_mapped(mount, request.users)? && source.is_none() {
@@ -85,7 +94,7 @@ pub(super) fn mounts(request: &Request<'_>, machine: &Machine) -> Result<Mounts>
 /// File systems that every container has.
 fn system(privileged: bool) -> Result<Vec<Mount>> {
     let access = if privileged { "rw" } else { "ro" };
-    let safe = ["nosuid", "noexec", "nodev"];
+    let safe = INERT;
     Ok(vec![
         mount("/proc", "proc", "proc", &safe)?,
         mount("/dev", "tmpfs", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"])?,
@@ -103,19 +112,31 @@ fn system(privileged: bool) -> Result<Vec<Mount>> {
 
 fn of_the_sandbox(shared: &Shared, read_only_root: bool) -> Result<Vec<Mount>> {
     let access = if read_only_root { "ro" } else { "rw" };
-    let file =
-        |inside: &str, path: &Path| mount(inside, "bind", path, &["rbind", "rprivate", access]);
+    let bound = |inside: &str, path: &Path, access| {
+        mount(inside, "bind", path, &[&["rbind", "rprivate"], &INERT[..], &[access]].concat())
+    };
+    let [hostname, hosts, resolv_conf] = NAMES;
     Ok(vec![
-        mount(
-            "/dev/shm",
-            "bind",
-            &shared.shm,
-            &["rbind", "rprivate", "nosuid", "noexec", "nodev", "rw"],
-        )?,
-        file("/etc/hostname", &shared.hostname)?,
-        file("/etc/hosts", &shared.hosts)?,
-        file("/etc/resolv.conf", &shared.resolv_conf)?,
+        bound("/dev/shm", &shared.shm, "rw")?,
+        bound(hostname, &shared.hostname, access)?,
+        bound(hosts, &shared.hosts, access)?,
+        bound(resolv_conf, &shared.resolv_conf, access)?,
     ])
+}
+
+/// Kubelets mount files of their own over some of ours, and one for last words. Containers write them, and nothing that is left in one
+/// is to be run with the rights of whoever left it. Volumes are not touched.
+fn forbid_programs(mount: &mut Mount, annotations: &BTreeMap<String, String>) {
+    let inside = mount.destination();
+    let last_words = annotations.get(LAST_WORDS).map(|path| Path::new("/").join(path));
+    let is_meant = NAMES.iter().any(|name| inside == Path::new(name))
+        || last_words.is_some_and(|path| *inside == path);
+    let is_file = mount.source().as_deref().is_some_and(Path::is_file);
+    if is_meant && is_file {
+        let options = mount.options().iter().flatten().cloned();
+        let options = options.chain(INERT.map(str::to_owned)).collect();
+        mount.set_options(Some(options));
+    }
 }
 
 /// A mount of the request, whose files are at `source` if it has no host path.
@@ -270,6 +291,7 @@ mod tests {
         let request = Request {
             mounts: volumes,
             sources: &[],
+            annotations: &BTreeMap::new(),
             shared: &shared,
             privileged: false,
             read_only_root: false,
@@ -308,6 +330,49 @@ mod tests {
     }
 
     #[test]
+    fn files_of_the_client_hold_no_programs_and_volumes_may() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        let from = |source: &Path, inside: &str| cri::Mount {
+            host_path: source.display().to_string(),
+            ..at(inside)
+        };
+        let volumes = [
+            from(&file, "/etc/hosts"),
+            from(&file, "/dev/termination-log"),
+            from(&file, "/etc/other"),
+            from(directory.path(), "/etc/hostname"),
+            from(directory.path(), "/data"),
+        ];
+        let annotations = [(LAST_WORDS.to_owned(), "/dev/termination-log".to_owned())].into();
+        let shared = shared();
+        let request = Request {
+            mounts: &volumes,
+            sources: &[],
+            annotations: &annotations,
+            shared: &shared,
+            privileged: false,
+            read_only_root: false,
+            users: None,
+        };
+        let mounts = mounts(&request, &Machine::plain()).unwrap();
+        for (inside, inert) in [
+            ("/etc/hosts", true),
+            ("/dev/termination-log", true),
+            ("/etc/resolv.conf", true),
+            ("/dev/shm", true),
+            ("/etc/other", false),
+            ("/etc/hostname", false),
+            ("/data", false),
+        ] {
+            let options = options(find(&mounts, inside));
+            assert_eq!(INERT.iter().all(|it| options.contains(it)), inert, "{inside}");
+            assert_eq!(INERT.iter().any(|it| options.contains(it)), inert, "{inside}");
+        }
+    }
+
+    #[test]
     fn read_only_means_read_only() {
         let read_only = cri::Mount { readonly: true, ..at("/a") };
         let recursive =
@@ -325,6 +390,7 @@ mod tests {
         let request = Request {
             mounts: &[image],
             sources: &sources,
+            annotations: &BTreeMap::new(),
             shared: &shared,
             privileged: false,
             read_only_root: false,
@@ -341,6 +407,7 @@ mod tests {
         let request = Request {
             mounts: &[],
             sources: &[],
+            annotations: &BTreeMap::new(),
             shared: &shared,
             privileged: true,
             read_only_root: true,

@@ -119,6 +119,9 @@ fn clone_with_access(volume: &Volume) -> io::Result<OwnedFd> {
         Access::Locked => sys::make_read_only(tree.as_fd(), false)?,
         Access::LockedThroughout => sys::make_read_only(tree.as_fd(), true)?,
     }
+    if volume.inert {
+        sys::make_inert(tree.as_fd())?;
+    }
     Ok(tree)
 }
 
