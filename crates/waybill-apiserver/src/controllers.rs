@@ -1,10 +1,11 @@
 //! What the server does by itself: the objects that every cluster has, the end of namespaces, the placing
-//! of pods, objects about drivers, and the service by which pods find the server.
+//! of pods, objects about drivers, the service by which pods find the server, and whom the server believes.
 //!
 //! Each controller follows the caches and writes through the same path as clients do, recorded as theirs. Each can be
 //! cut off or fail at any point and does the right thing when it starts again.
 
 mod actor;
+mod authentication_info;
 mod basics;
 mod cluster_roles;
 mod compaction;
@@ -25,6 +26,8 @@ use crate::{audit::Recorder, authz::Authorizer, write::Writer};
 #[derive(Clone, Copy)]
 pub(crate) struct Told<'a> {
     pub(crate) ca_certificate: &'a str,
+    /// The authorities of front proxies, in PEM.
+    pub(crate) front_proxies: &'a str,
     pub(crate) address: SocketAddr,
 }
 
@@ -55,6 +58,8 @@ pub(crate) fn start(
         ca_certificate: told.ca_certificate.to_owned(),
     })));
     until(Box::pin(kubernetes_service::run(actor("system:apiserver"), told.address)));
+    let info = authentication_info::document(told.ca_certificate, told.front_proxies);
+    until(Box::pin(authentication_info::run(actor("system:apiserver"), info)));
     until(Box::pin(scheduler::run(actor("system:kube-scheduler"))));
     until(Box::pin(cluster_roles::run(
         controller("clusterrole-aggregation-controller"),

@@ -94,6 +94,7 @@ pub(crate) struct Pki {
     cluster: Authority,
     cluster_pem: String,
     front_proxy: Vec<CertificateDer<'static>>,
+    front_proxy_pem: String,
     serving: Arc<ServingCertificate>,
     node_client: ArcSwap<Issued>,
     service_account_key: SecretBytes,
@@ -109,12 +110,15 @@ impl Pki {
             Some(paths) => load_authority(paths, required_pair(paths)?)?,
             None => own_authority(&config.dir, "ca", "kubernetes", now)?,
         };
-        let front_proxy = match &supplied.front_proxy_ca {
-            Some(path) => certificates(path, &files::read_existing(path)?)?,
+        let (front_proxy, front_proxy_pem) = match &supplied.front_proxy_ca {
+            Some(path) => {
+                let pem = files::read_existing(path)?;
+                (certificates(path, &pem)?, String::from_utf8_lossy(&pem).into_owned())
+            }
             None => {
-                let (authority, _) =
+                let (authority, pem) =
                     own_authority(&config.dir, "front-proxy-ca", "front-proxy-ca", now)?;
-                vec![authority.certificate().clone()]
+                (vec![authority.certificate().clone()], pem)
             }
         };
         let serving = serving_pair(&config, &cluster, now)?;
@@ -131,6 +135,7 @@ impl Pki {
             cluster,
             cluster_pem,
             front_proxy,
+            front_proxy_pem,
             serving,
             node_client,
             service_account_key,
@@ -181,6 +186,11 @@ impl Pki {
     /// The authorities that vouch for front proxies.
     pub(crate) fn front_proxy_authorities(&self) -> &[CertificateDer<'static>] {
         &self.front_proxy
+    }
+
+    /// The same in PEM, for servers that stand behind such proxies too.
+    pub(crate) fn front_proxy_authorities_pem(&self) -> &str {
+        &self.front_proxy_pem
     }
 
     /// What the server shows to clients.

@@ -37,7 +37,7 @@ use crate::{
     authn::{
         Anonymous, Authenticator, BearerTokens,
         certificate::ClientAuthorities,
-        front_proxy::ProxyNames,
+        front_proxy::{PROXY_NAMES, ProxyNames},
         jwt::{SigningKey, VerifyingKey},
         local::{
             LocalTokens,
@@ -314,7 +314,8 @@ impl Server {
         // Not before: a webhook that does not answer must not keep the server from starting.
         sources.activate();
         let ca_certificate = pki.cluster_authority_pem().to_owned();
-        let told = controllers::Told { ca_certificate: &ca_certificate, address };
+        let front_proxies = pki.front_proxy_authorities_pem();
+        let told = controllers::Told { ca_certificate: &ca_certificate, front_proxies, address };
         controllers::start(&writer, &recorder, &authorizer, told, &tasks, &stop);
 
         let hints = [pki.cluster_authority().clone()];
@@ -460,7 +461,7 @@ fn authenticator(
     Ok(Authenticator {
         clients: authorities(&[pki.cluster_authority().clone()])?,
         front_proxies: authorities(pki.front_proxy_authorities())?,
-        proxy_names: ProxyNames::new(vec!["front-proxy-client".to_owned()]),
+        proxy_names: ProxyNames::new(PROXY_NAMES.iter().map(|&name| name.to_owned()).collect()),
         tokens: BearerTokens {
             file,
             local: Some(Arc::clone(local)),

@@ -13,6 +13,13 @@ const UID: &str = "x-remote-uid";
 const GROUP: &str = "x-remote-group";
 const EXTRA_PREFIX: &str = "x-remote-extra-";
 
+/// The common names of front proxies that are believed, and what those call the headers; for servers beside this one.
+pub(crate) const PROXY_NAMES: &[&str] = &["front-proxy-client"];
+pub(crate) const USER_HEADER: &str = "X-Remote-User";
+pub(crate) const UID_HEADER: &str = "X-Remote-Uid";
+pub(crate) const GROUP_HEADER: &str = "X-Remote-Group";
+pub(crate) const EXTRA_HEADERS: &str = "X-Remote-Extra-";
+
 /// Which certificates of the front proxy authority are front proxies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProxyNames(Vec<String>);
@@ -97,6 +104,12 @@ mod tests {
             headers.append::<HeaderName>(name, value);
         }
         headers
+    }
+
+    #[test]
+    fn others_are_told_of_the_headers_that_count_here() {
+        let told = [USER_HEADER, UID_HEADER, GROUP_HEADER, EXTRA_HEADERS];
+        assert_eq!(told.map(str::to_lowercase), [USER, UID, GROUP, EXTRA_PREFIX]);
     }
 
     #[test]

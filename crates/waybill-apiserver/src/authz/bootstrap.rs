@@ -4,10 +4,12 @@
 //! aggregated from parts, so that others can add to them by a label. Nodes have a role for readers
 //! only: what they may do depends on their pods, see [`super::node`].
 
+mod components;
 pub(crate) mod reconcile;
 
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::components::AUTHENTICATION_INFO;
 use super::{
     MASTERS_GROUP, NODE_CLIENTS_GROUP,
     node::unconditional_rules,
@@ -41,10 +43,11 @@ pub(crate) fn objects() -> Vec<Value> {
     objects.extend(system_roles());
     objects.extend(people_roles());
     objects.extend(bindings());
+    objects.extend(components::objects());
     objects
 }
 
-fn system_roles() -> [Value; 9] {
+fn system_roles() -> [Value; 8] {
     let health = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
     let discovery = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
     let metrics = [
@@ -86,7 +89,6 @@ fn system_roles() -> [Value; 9] {
         role("system:auth-delegator", &reviews),
         role("system:node", &unconditional_rules()),
         role("system:kubelet-api-admin", &kubelet_rules()),
-        role("system:kube-scheduler", &scheduler_rules()),
     ]
 }
 
@@ -105,20 +107,6 @@ fn kubelet_rules() -> [PolicyRule; 3] {
         PolicyRule::resources(&[CORE], &["nodes"], READ),
         PolicyRule::resources(&[CORE], &["nodes"], &["proxy"]),
         PolicyRule::resources(&[CORE], &parts, &[ALL]),
-    ]
-}
-
-fn scheduler_rules() -> Vec<PolicyRule> {
-    vec![
-        PolicyRule::resources(&[CORE, EVENTS], &["events"], &["create", "patch", "update"]),
-        PolicyRule::resources(&[COORDINATION], &["leases"], &["create"]),
-        PolicyRule::resources(&[COORDINATION], &["leases"], &["get", "update"])
-            .named(&["kube-scheduler"]),
-        PolicyRule::resources(&[CORE], &["namespaces", "nodes"], READ),
-        PolicyRule::resources(&[CORE], &["pods"], &["delete", "get", "list", "watch"]),
-        PolicyRule::resources(&[CORE], &["bindings", "pods/binding"], &["create"]),
-        PolicyRule::resources(&[CORE], &["pods/status"], &["patch", "update"]),
-        PolicyRule::resources(&[STORAGE], &["csidrivers", "csinodes"], READ),
     ]
 }
 
@@ -152,7 +140,7 @@ fn edit_rules() -> Vec<PolicyRule> {
         PolicyRule::resources(&[CORE], &["pods/eviction", "serviceaccounts/token"], &["create"]),
         PolicyRule::resources(
             &[CORE],
-            &["configmaps", "events", "podtemplates", "secrets", "serviceaccounts"],
+            &["configmaps", "events", "podtemplates", "secrets", "serviceaccounts", "services"],
             WRITE,
         ),
         PolicyRule::resources(&[COORDINATION], &["leases"], READ_WRITE),
@@ -164,23 +152,23 @@ fn view_rules() -> Vec<PolicyRule> {
     vec![
         PolicyRule::resources(
             &[CORE],
-            &["configmaps", "pods", "podtemplates", "serviceaccounts"],
+            &["configmaps", "endpoints", "pods", "podtemplates", "serviceaccounts", "services"],
             READ,
         ),
         PolicyRule::resources(
             &[CORE],
-            &["events", "namespaces/status", "pods/log", "pods/status"],
+            &["events", "namespaces/status", "pods/log", "pods/status", "services/status"],
             READ,
         ),
         // In a namespace this means the namespace itself.
         PolicyRule::resources(&[CORE], &["namespaces"], READ),
         PolicyRule::resources(&[EVENTS], &["events"], READ),
+        PolicyRule::resources(&["discovery.k8s.io"], &["endpointslices"], READ),
     ]
 }
 
-fn bindings() -> [Value; 8] {
+fn bindings() -> [Value; 7] {
     let group = |name: &str| json!({"apiGroup": GROUP, "kind": "Group", "name": name});
-    let user = |name: &str| json!({"apiGroup": GROUP, "kind": "User", "name": name});
     [
         binding("cluster-admin", &[group(MASTERS_GROUP)]),
         binding("system:basic-user", &[group(AUTHENTICATED_GROUP)]),
@@ -191,7 +179,6 @@ fn bindings() -> [Value; 8] {
         ),
         binding("system:monitoring", &[group("system:monitoring")]),
         binding("system:kubelet-api-admin", &[group(NODE_CLIENTS_GROUP)]),
-        binding("system:kube-scheduler", &[user("system:kube-scheduler")]),
         binding("system:node", &[]),
     ]
 }

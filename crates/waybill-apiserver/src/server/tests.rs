@@ -8,6 +8,7 @@ mod bodies;
 mod certificates;
 mod classes;
 mod client;
+mod components;
 mod csi_objects;
 mod deadlines;
 mod encryption;

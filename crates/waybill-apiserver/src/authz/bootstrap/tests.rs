@@ -49,6 +49,9 @@ fn people_read_write_enter_and_rule() {
         "a/pods",
         "a/podtemplates",
         "a/serviceaccounts",
+        "a/services",
+        "a/endpoints",
+        "a/endpointslices.discovery.k8s.io",
         "a/events",
         "a/events.events.k8s.io",
         "a/pods/log:p",
@@ -56,8 +59,15 @@ fn people_read_write_enter_and_rule() {
         "a/namespaces:a",
     ];
     check(READ, &visible, Some("view"));
-    let writable =
-        ["a/configmaps", "a/pods", "a/podtemplates", "a/serviceaccounts", "a/events", "a/secrets"];
+    let writable = [
+        "a/configmaps",
+        "a/pods",
+        "a/podtemplates",
+        "a/serviceaccounts",
+        "a/services",
+        "a/events",
+        "a/secrets",
+    ];
     check(WRITE, &writable, Some("edit"));
     check(READ, &["a/secrets", "a/secrets:s"], Some("edit"));
     let enter = ["a/pods/exec:p", "a/pods/attach:p", "a/pods/portforward:p"];
@@ -181,6 +191,48 @@ fn the_scheduler_binds_pods_and_reads_what_it_needs() {
     let lease = |name: &str| format!("kube-system/leases.coordination.k8s.io:{name}");
     assert!(may("update", &lease("kube-scheduler")) && !may("update", &lease("other")));
     assert!(!may("update", "a/pods:p") && !may("get", "a/secrets:s") && !may("delete", "nodes:n"));
+}
+
+/// Each controller of the controller manager is an account of its own.
+#[test]
+fn controllers_have_what_their_work_takes_and_nothing_else() {
+    let authorizer = authorizer();
+    let may = |account: &str, verb: &str, target: &str| {
+        let user = user(&format!("system:serviceaccount:kube-system:{account}"), &[]);
+        authorizer.authorize(&user, &on(verb, target), &[]).is_allowed()
+    };
+    assert!(may("namespace-controller", "deletecollection", "a/secrets"));
+    assert!(may("generic-garbage-collector", "delete", "a/pods:p"));
+    assert!(may("node-controller", "patch", "nodes/status:n"));
+    assert!(may("root-ca-cert-publisher", "update", "a/configmaps:c"));
+    assert!(
+        may("certificate-controller", "sign", SIGNER) && !may("ttl-controller", "sign", SIGNER)
+    );
+    assert!(may("endpointslice-controller", "create", "a/endpointslices.discovery.k8s.io"));
+    for account in ["service-account-controller", "ttl-controller", "pod-garbage-collector"] {
+        assert!(!may(account, "get", "a/secrets:s"), "{account}");
+        assert!(!may(account, "create", "a/pods"), "{account}");
+    }
+    // An account of that name elsewhere is somebody else.
+    let other = user("system:serviceaccount:a:namespace-controller", &[]);
+    assert!(!authorizer.authorize(&other, &on("list", "a/secrets"), &[]).is_allowed());
+}
+
+const SIGNER: &str = "signers.certificates.k8s.io:kubernetes.io/kubelet-serving";
+
+#[test]
+fn the_controller_manager_reads_all_and_writes_accounts() {
+    let authorizer = authorizer();
+    let may = |verb: &str, target: &str| {
+        let user = user("system:kube-controller-manager", &[]);
+        authorizer.authorize(&user, &on(verb, target), &[]).is_allowed()
+    };
+    assert!(may("watch", "x.y") && may("list", "a/secrets"));
+    assert!(may("create", "a/serviceaccounts/token:s") && may("create", "a/serviceaccounts"));
+    let lease = |name: &str| format!("kube-system/leases.coordination.k8s.io:{name}");
+    assert!(may("update", &lease("kube-controller-manager")));
+    assert!(!may("update", &lease("kube-scheduler")));
+    assert!(!may("delete", "a/pods:p") && !may("update", "nodes:n"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ const CERTIFICATE: &str = "/api/v1/namespaces/default/configmaps/kube-root-ca.cr
 
 impl TestServer {
     /// Waits until the object at the end of `watch` is as it should be.
-    async fn seen(&self, watch: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+    pub(super) async fn seen(&self, watch: &str, is_right: impl Fn(&Value) -> bool) -> Value {
         let mut events = self.watch(watch).await;
         loop {
             let event = events.next().await.expect("the watch goes on");
