@@ -92,6 +92,13 @@ pub(crate) const TESTS: &[Tool] = &[
         remedy: "unpack the Debian package runc into ~/.cache/waybill/runc",
     },
     Tool {
+        name: "crun",
+        why: "the wrapper around runtimes is tested with it, too",
+        is_there: || machine::has_command("crun"),
+        fetch: || apt::install("crun"),
+        remedy: "run `apt-get install -y crun` as root, or your system's like",
+    },
+    Tool {
         name: "promtool",
         why: "alerts and dashboards are judged by Prometheus' own tool",
         is_there: || machine::has_command("promtool") || is_cached("prometheus/usr/bin/promtool"),

@@ -13,7 +13,7 @@ use std::fmt;
 
 use self::{cases::CASES, container::Container};
 
-pub use self::runtime::{ConformanceError, Target};
+pub use self::runtime::{ConformanceError, MakeWords, Stamp, Target};
 
 /// What one case showed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,11 +32,28 @@ impl Containerd {
     /// Starts it and waits until it takes connections; `None` if this machine has none. Sandboxes are
     /// held by a process from the image `pause`.
     pub fn start(pause: &str) -> Option<Self> {
+        Self::configured(pause, "")
+    }
+
+    /// As [`Self::start`], with a handler `waybill` whose runtime is `wrapper`.
+    pub fn start_behind(pause: &str, wrapper: &Path) -> Option<Self> {
+        let runtimes = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes";
+        let kind = "runtime_type = \"io.containerd.runc.v2\"";
+        let wrapper = wrapper.display();
+        let more = format!(
+            "{runtimes}.runc]\n{kind}\n{runtimes}.waybill]\n{kind}\n{runtimes}.waybill.options]\n\
+             BinaryName = \"{wrapper}\"\n"
+        );
+        Self::configured(pause, &more)
+    }
+
+    fn configured(pause: &str, more: &str) -> Option<Self> {
         let containerd = CONTAINERD.find()?;
         let runc = RUNC.find()?;
         let directory = tempfile::tempdir().expect("the temporary directory is writable");
         let config = directory.path().join("config.toml");
-        fs::write(&config, configuration(directory.path(), pause)).expect("the directory is ours");
+        let text = configuration(directory.path(), pause) + more;
+        fs::write(&config, text).expect("the directory is ours");
         write_network(directory.path()).expect("the directory is ours");
         let folders =
             [&containerd, &runc].map(|program| program.parent().unwrap_or(Path::new("/")));

@@ -20,6 +20,7 @@ pub mod hostile;
 pub mod kubectl;
 pub mod kubelet;
 pub mod node;
+pub mod oci;
 pub mod openbao;
 pub mod port;
 pub mod program;

@@ -45,6 +45,14 @@ pub const RUNC: Program = Program {
     cached: "runc/usr/sbin/runc",
 };
 
+/// The other runtime that containers are made with.
+pub const CRUN: Program = Program {
+    name: "crun",
+    command: Some("crun"),
+    variable: "WAYBILL_CRUN",
+    cached: "crun/usr/bin/crun",
+};
+
 /// Kubernetes' own client.
 pub const KUBECTL: Program = Program {
     name: "kubectl",

@@ -22,8 +22,8 @@ async fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let socket = socket.strip_prefix("unix://").unwrap_or(socket).into();
-    match conformance::run(&Target { socket, image: image.clone() }).await {
+    let socket = socket.strip_prefix("unix://").unwrap_or(socket);
+    match conformance::run(&Target::new(socket, image.clone())).await {
         Ok(reports) => {
             for report in &reports {
                 println!("{report}");

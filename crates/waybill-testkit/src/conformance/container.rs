@@ -12,7 +12,7 @@ use waybill_proto::cri::{
 };
 
 use super::{
-    runtime::{ConformanceError, Target},
+    runtime::{ConformanceError, Stamp, Target},
     session::{self, Output},
 };
 
@@ -30,6 +30,7 @@ pub(super) struct Container {
     client: RuntimeServiceClient<Channel>,
     sandbox: String,
     id: String,
+    stamp: Option<Stamp>,
 }
 
 impl Container {
@@ -38,10 +39,12 @@ impl Container {
         let sandbox_config = sandbox_config();
         let request = RunPodSandboxRequest {
             config: Some(sandbox_config.clone()),
-            ..RunPodSandboxRequest::default()
+            runtime_handler: target.handler.clone(),
         };
         let sandbox = called("RunPodSandbox", client.run_pod_sandbox(request).await)?;
-        let mut container = Self { client, sandbox: sandbox.pod_sandbox_id, id: String::new() };
+        let stamp = target.stamp.clone();
+        let (sandbox, id) = (sandbox.pod_sandbox_id, String::new());
+        let mut container = Self { client, sandbox, id, stamp };
         if let Err(error) = container.create(target, sandbox_config).await {
             // The first error is the one to tell.
             let _ = container.remove().await;
@@ -108,7 +111,11 @@ impl Container {
         set: &[(&str, &[u8])],
     ) -> Result<Variables, String> {
         let output = session::run(&self.session_url(command, set).await?).await?;
-        parse(&output)
+        let mut variables = parse(&output)?;
+        if let Some(stamp) = &self.stamp {
+            variables.remove(stamp.adds.as_bytes());
+        }
+        Ok(variables)
     }
 
     /// The address at which a session with these variables waits for its client.
@@ -117,13 +124,17 @@ impl Container {
         command: &[&str],
         set: &[(&str, &[u8])],
     ) -> Result<String, String> {
+        let (cmd, set) = match &self.stamp {
+            Some(stamp) => ((stamp.make)(command, set), &[][..]),
+            None => (command.iter().map(|&part| part.to_owned()).collect(), set),
+        };
         let envs = set
             .iter()
             .map(|(key, value)| KeyValue { key: (*key).to_owned(), value: value.to_vec() })
             .collect();
         let request = ExecRequest {
             container_id: self.id.clone(),
-            cmd: command.iter().map(|&part| part.to_owned()).collect(),
+            cmd,
             stdout: true,
             stderr: true,
             envs,

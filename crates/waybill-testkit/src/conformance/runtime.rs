@@ -1,6 +1,6 @@
 //! A runtime behind its socket.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use tonic::transport::{Channel, Endpoint};
 use waybill_proto::cri::runtime_service_client::RuntimeServiceClient;
@@ -12,6 +12,28 @@ pub struct Target {
     pub socket: PathBuf,
     /// An image that the runtime has, with the static program `/busybox`.
     pub image: String,
+    /// The runtime handler of the sandbox; empty for the default.
+    pub handler: String,
+    /// What becomes of a session's words when its variables travel in them.
+    pub stamp: Option<Stamp>,
+}
+
+/// Makes the words of a session from its command and its variables.
+#[derive(Clone)]
+pub struct Stamp {
+    /// Makes them.
+    pub make: Arc<MakeWords>,
+    /// The variable that sessions then have besides, which the suite passes over.
+    pub adds: &'static str,
+}
+
+/// See [`Stamp`].
+pub type MakeWords = dyn Fn(&[&str], &[(&str, &[u8])]) -> Vec<String> + Send + Sync;
+
+impl fmt::Debug for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stamp").field("adds", &self.adds).finish_non_exhaustive()
+    }
 }
 
 /// Why the suite could not run at all.
@@ -41,6 +63,11 @@ pub enum ConformanceError {
 }
 
 impl Target {
+    /// A runtime that is asked for nothing special.
+    pub fn new(socket: impl Into<PathBuf>, image: impl Into<String>) -> Self {
+        Self { socket: socket.into(), image: image.into(), handler: String::new(), stamp: None }
+    }
+
     pub(super) async fn connect(&self) -> Result<RuntimeServiceClient<Channel>, ConformanceError> {
         let unreachable =
             |source| ConformanceError::Unreachable { socket: self.socket.clone(), source };

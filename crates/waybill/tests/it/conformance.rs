@@ -28,7 +28,7 @@ fn image() -> Option<Vec<u8>> {
 }
 
 async fn suite(socket: std::path::PathBuf) -> Vec<Report> {
-    let target = Target { socket, image: IMAGE.to_owned() };
+    let target = Target::new(socket, IMAGE);
     conformance::run(&target).await.expect("the suite runs")
 }
 
