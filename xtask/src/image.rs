@@ -62,13 +62,24 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Other flags than usual, so in a folder of its own.
+/// Other flags than usual, so in a folder of its own. The machine's own target is named so that the flags are
+/// not for macros, too, which are libraries that programs load.
 fn build_wrapper(repository: &Repository) -> Result<PathBuf> {
-    let arguments =
-        ["build", "--release", "--package", "waybill-oci", "--target-dir", "target/static"];
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let arguments = [
+        "build",
+        "--profile",
+        "small",
+        "--package",
+        "waybill-oci",
+        "--target",
+        &target,
+        "--target-dir",
+        "target/static",
+    ];
     let mut cargo = repository.cargo(&arguments);
     process::run(cargo.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
-    Ok(repository.path("target/static/release/waybill-oci"))
+    Ok(repository.path(&format!("target/static/{target}/small/waybill-oci")))
 }
 
 /// Files of the image by their paths without the first slash: mode and content.
