@@ -22,6 +22,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use kube::Client;
@@ -67,6 +68,8 @@ pub struct AgentConfig {
     pub mode: Mode,
     /// The API group of ProviderClasses.
     pub group: String,
+    /// The clock of the machine.
+    pub clock: fn() -> SystemTime,
 }
 
 impl AgentConfig {
@@ -123,8 +126,9 @@ impl Agent {
         let path = directory.layout().socket();
         socket::serve(&path, answers, &tasks, stop.clone()).map_err(AgentError::Socket)?;
         let plugin = plugin(&config, &client, &values)?;
-        let node = config.node.clone();
-        let follower = Arc::new(Follower { client: client.clone(), node, directory, pods, values });
+        let (node, clock) = (config.node.clone(), config.clock);
+        let follower =
+            Arc::new(Follower { client: client.clone(), node, directory, pods, values, clock });
         macro_rules! follow {
             ($($part:ident),+) => {$({
                 let follower = Arc::clone(&follower);

@@ -6,7 +6,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result, bail};
@@ -167,6 +167,7 @@ fn config(args: &Args) -> AgentConfig {
             ModeArg::Record => Mode::Record,
         },
         group: args.provider_class_group.clone(),
+        clock: SystemTime::now,
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) struct Follower {
     pub(super) directory: RunDirectory,
     pub(super) pods: Arc<Pods>,
     pub(super) values: Arc<HeldValues>,
+    pub(super) clock: fn() -> SystemTime,
 }
 
 impl Follower {
@@ -126,7 +127,7 @@ impl Follower {
                 }
                 Ok(Event::Init | Event::InitDone | Event::Delete(_)) => {}
                 Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "namespaces cannot be followed")
+                    tracing::warn!(error = %Chain(&error), "namespaces cannot be followed");
                 }
             }
         }
@@ -183,7 +184,7 @@ impl Follower {
         let mut ticks = interval(SWEEP);
         loop {
             ticks.tick().await;
-            self.directory.sweep(SystemTime::now());
+            self.directory.sweep((self.clock)());
         }
     }
 }

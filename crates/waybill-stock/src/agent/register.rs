@@ -99,17 +99,17 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(handlers: serde_json::Value, expected: Option<bool>) {
+    fn check(handlers: &serde_json::Value, expected: Option<bool>) {
         let node = json!({"metadata": {"name": "n"}, "status": {"runtimeHandlers": handlers}});
         assert_eq!(has_handler(&serde_json::from_value(node).unwrap()), expected);
     }
 
     #[test]
     fn a_node_that_tells_of_handlers_must_tell_of_ours() {
-        check(json!(null), None);
-        check(json!([]), None);
-        check(json!([{"name": ""}]), None);
-        check(json!([{"name": ""}, {"name": "runc"}]), Some(false));
-        check(json!([{"name": ""}, {"name": "runc"}, {"name": "waybill"}]), Some(true));
+        check(&json!(null), None);
+        check(&json!([]), None);
+        check(&json!([{"name": ""}]), None);
+        check(&json!([{"name": ""}, {"name": "runc"}]), Some(false));
+        check(&json!([{"name": ""}, {"name": "runc"}, {"name": "waybill"}]), Some(true));
     }
 }

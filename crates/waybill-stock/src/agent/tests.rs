@@ -174,6 +174,7 @@ impl Folder {
             kubelet: "/var/lib/kubelet".into(),
             mode: Mode::Record,
             group: "waybill.dev".to_owned(),
+            clock: || SystemTime::UNIX_EPOCH,
         }
     }
 }
@@ -305,9 +306,8 @@ async fn values_come_with_the_volume_are_given_to_the_wrapper_and_go_with_the_vo
     let elsewhere = kubelet.node_publish_volume(elsewhere).await.unwrap_err();
     assert!(elsewhere.message().contains("not among the volumes"), "{elsewhere}");
 
-    let mut request = NodeUnpublishVolumeRequest::default();
-    request.volume_id = "v-1".to_owned();
-    request.target_path = TARGET.to_owned();
+    let request =
+        NodeUnpublishVolumeRequest { volume_id: "v-1".to_owned(), target_path: TARGET.to_owned() };
     kubelet.node_unpublish_volume(request).await.unwrap();
     assert!(!folder.path(TARGET.trim_start_matches('/')).exists());
     assert!(refusal(&ask(&wrapper, "PASSWORD").await).contains("not here yet"));

@@ -49,7 +49,7 @@ pub async fn check(
     match client.apiserver_version().await {
         Ok(version) => findings.push(server(&version.major, &version.minor)),
         Err(error) => {
-            findings.push(Finding::fault(format!("the API server does not answer: {error}")))
+            findings.push(Finding::fault(format!("the API server does not answer: {error}")));
         }
     }
     let resources = Resources::fetch(client).await?;
