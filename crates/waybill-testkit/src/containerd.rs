@@ -32,7 +32,7 @@ impl Containerd {
     /// Starts it and waits until it takes connections; `None` if this machine has none. Sandboxes are
     /// held by a process from the image `pause`.
     pub fn start(pause: &str) -> Option<Self> {
-        Self::configured(pause, "")
+        Self::start_configured(pause, |_, _, configuration| configuration)
     }
 
     /// As [`Self::start`], with a handler `waybill` whose runtime is `wrapper`.
@@ -44,15 +44,19 @@ impl Containerd {
             "{runtimes}.runc]\n{kind}\n{runtimes}.waybill]\n{kind}\n{runtimes}.waybill.options]\n\
              BinaryName = \"{wrapper}\"\n"
         );
-        Self::configured(pause, &more)
+        Self::start_configured(pause, |_, _, configuration| configuration + &more)
     }
 
-    fn configured(pause: &str, more: &str) -> Option<Self> {
+    /// The same with another configuration: `change` gets its directory, the path of runc, and what it would be.
+    pub fn start_configured(
+        pause: &str,
+        change: impl FnOnce(&Path, &Path, String) -> String,
+    ) -> Option<Self> {
         let containerd = CONTAINERD.find()?;
         let runc = RUNC.find()?;
         let directory = tempfile::tempdir().expect("the temporary directory is writable");
         let config = directory.path().join("config.toml");
-        let text = configuration(directory.path(), pause) + more;
+        let text = change(directory.path(), &runc, configuration(directory.path(), pause));
         fs::write(&config, text).expect("the directory is ours");
         write_network(directory.path()).expect("the directory is ours");
         let folders =

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Before a node that could not be set up is tried again.
-const AGAIN: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// Serve a node of a cluster whose components are not ours.
 ///

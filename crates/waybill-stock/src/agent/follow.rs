@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     pin::pin,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use futures_util::StreamExt;
@@ -22,7 +22,7 @@ use waybill_core::{chain::Chain, id::PodUid};
 
 use super::{
     directory::RunDirectory,
-    keys::{self, SeenKeys},
+    keys,
     pods::{KnownPod, Pods},
     seal,
     values::HeldValues,
@@ -31,7 +31,7 @@ use super::{
 /// The label of a namespace that says what becomes of an exec without a session.
 const MODE_LABEL: &str = "waybill.dev/exec";
 
-/// How often gate is asked for its keys. A new replica waits this long before it signs.
+/// How often gate's keys are looked for. A gate publishes a key ten seconds before it signs with it.
 const KEYS: Duration = Duration::from_secs(5);
 
 /// How often what is old is removed.
@@ -135,20 +135,21 @@ impl Follower {
 
     /// Follows gate's keys, for ever.
     pub(super) async fn keys(&self) {
-        let mut seen = SeenKeys::default();
-        let mut told = false;
+        let (mut written, mut told) = (None, false);
         let mut ticks = interval(KEYS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            match keys::fetch(&self.client).await {
-                Ok(shown) => {
+            let now = (self.clock)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            match keys::fetch(&self.client, now.as_secs()).await {
+                Ok(set) if written.as_ref() == Some(&set) => told = false,
+                Ok(set) => {
                     told = false;
-                    let Some(set) = seen.take(shown, Instant::now()) else { continue };
-                    let path = self.directory.layout().keys();
-                    if let Err(error) = self.directory.write_json(&path, &set) {
-                        tracing::error!(%error, "the wrapper cannot be told of gate's keys");
-                        seen = SeenKeys::default();
+                    match self.directory.write_json(&self.directory.layout().keys(), &set) {
+                        Ok(()) => written = Some(set),
+                        Err(error) => {
+                            tracing::error!(%error, "the wrapper cannot be told of gate's keys");
+                        }
                     }
                 }
                 Err(error) if !told => {

@@ -1,69 +1,65 @@
-//! Gate's public keys, for the wrapper. A key that gate does not show any more stays for a while: what it signed is good
-//! for two minutes, and one replica of several may be asked that does not know another's yet.
+//! Gate's public keys, for the wrapper: from the ConfigMap in which gates publish them, so that they arrive while no gate
+//! answers, too. A key that is taken out there does not count any more.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use http::Request;
-use kube::Client;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+use serde::Deserialize;
 use tokio::time::timeout;
-use waybill_api::stock::{KeySet, PublicKey, STOCK_GROUP, STOCK_VERSION};
+use waybill_api::stock::{KeySet, PublicKey};
 
-/// How long a key is kept that is not shown any more.
-const KEPT: Duration = Duration::from_secs(600);
+use super::NAMESPACE;
 
-/// The longest wait for gate.
+/// Where gates publish: an entry for each key.
+const CONFIG_MAP: &str = "waybill-gate-keys";
+
+/// The longest wait for the API server.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Keys that were seen, and when.
-#[derive(Debug, Default)]
-pub(super) struct SeenKeys {
-    seen: BTreeMap<String, (PublicKey, Instant)>,
+/// An entry of the ConfigMap.
+#[derive(Deserialize)]
+struct Published {
+    /// Until when it counts, in seconds since 1970.
+    until: u64,
+    key: PublicKey,
 }
 
-impl SeenKeys {
-    /// Takes what gate shows now; returns the set for the wrapper if that is another than before.
-    pub(super) fn take(&mut self, shown: KeySet, now: Instant) -> Option<KeySet> {
-        let before = self.set();
-        for key in shown.keys {
-            self.seen.insert(key.kid.clone(), (key, now));
-        }
-        self.seen.retain(|_, (_, seen)| now.saturating_duration_since(*seen) < KEPT);
-        let after = self.set();
-        (after != before).then_some(after)
-    }
-
-    fn set(&self) -> KeySet {
-        KeySet { keys: self.seen.values().map(|(key, _)| key.clone()).collect() }
+/// The keys that count at `now`, in seconds since 1970.
+pub(super) async fn fetch(client: &Client, now: u64) -> Result<KeySet, String> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    match timeout(LIMIT, api.get_opt(CONFIG_MAP)).await {
+        Ok(Ok(Some(published))) => Ok(read(&published, now)),
+        Ok(Ok(None)) => Err("no gate has published any".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("the API server did not answer".to_owned()),
     }
 }
 
-/// Asks gate, by way of the API server.
-pub(super) async fn fetch(client: &Client) -> Result<KeySet, String> {
-    let path = format!("/apis/{STOCK_GROUP}/{STOCK_VERSION}/keys");
-    let request = Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-    match timeout(LIMIT, client.request::<KeySet>(request)).await {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err("gate did not answer".to_owned()),
-    }
+/// What is not understood does not count.
+fn read(published: &ConfigMap, now: u64) -> KeySet {
+    let entries = published.data.iter().flatten();
+    let keys = entries.filter_map(|(kid, text)| {
+        let Published { until, key } = serde_json::from_str(text).ok()?;
+        (until > now && key.kid == *kid).then_some(key)
+    });
+    KeySet { keys: keys.collect() }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn set(kids: &[&str]) -> KeySet {
-        KeySet { keys: kids.iter().map(|kid| PublicKey::es256(kid, &[1; 32], &[2; 32])).collect() }
-    }
-
     #[test]
-    fn a_key_that_is_not_shown_any_more_stays_for_a_while() {
-        let (mut seen, start) = (SeenKeys::default(), Instant::now());
-        assert_eq!(seen.take(set(&["a"]), start), Some(set(&["a"])));
-        assert_eq!(seen.take(set(&["a"]), start), None);
-        assert_eq!(seen.take(set(&["b"]), start + KEPT / 2), Some(set(&["a", "b"])));
-        assert_eq!(seen.take(set(&["b"]), start + KEPT), Some(set(&["b"])));
+    fn keys_count_until_their_time_and_under_their_names() {
+        let key = |kid: &str| PublicKey::es256(kid, &[1; 32], &[2; 32]);
+        let entry = |until: u64, kid: &str| json!({"until": until, "key": key(kid)}).to_string();
+        let data =
+            json!({"a": entry(100, "a"), "b": entry(99, "b"), "c": entry(200, "d"), "e": "?"});
+        let map: ConfigMap = serde_json::from_value(json!({"data": data})).unwrap();
+        assert_eq!(read(&map, 99).keys, [key("a")]);
+        assert_eq!(read(&map, 100).keys, []);
     }
 }

@@ -23,7 +23,7 @@ use tokio::{
 };
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
-use waybill_api::stock::{Answer, AskedReference, AskedValues, PodFacts};
+use waybill_api::stock::{Answer, AskedReference, AskedValues, KeySet, PodFacts, PublicKey};
 use waybill_core::secret::SecretBytes;
 use waybill_csi::{
     driver::{self, Call, Driver, Query},
@@ -116,6 +116,10 @@ impl Cluster {
                 let mut review = body;
                 review["status"] = json!({"allowed": self.allowed});
                 review
+            }
+            (Method::GET, "/api/v1/namespaces/waybill-system/configmaps/waybill-gate-keys") => {
+                let key = PublicKey::es256("k1", &[1; 32], &[2; 32]);
+                json!({"data": {"k1": json!({"until": 1, "key": key}).to_string()}})
             }
             (Method::PATCH, "/api/v1/namespaces/waybill-system/configmaps/waybill-node-n1") => {
                 *self.sealing.lock().unwrap() = Some(body.clone());

@@ -30,6 +30,7 @@ mod roles;
 mod secret_arguments;
 mod standalone;
 mod static_pods;
+mod stock;
 mod suite;
 mod users;
 mod walks;

@@ -86,6 +86,21 @@ impl Roles {
         })
     }
 
+    /// The same on a containerd that the test has set up; it is told the image that holds sandboxes.
+    pub(crate) fn start_on_other_containerd(
+        start: impl FnOnce(&str) -> Option<Containerd>,
+    ) -> Option<Self> {
+        Self::start_on(|_| Some(OwnOrContainerd::Containerd(start(IMAGE)?)))
+    }
+
+    /// Where containerd has its files.
+    pub(crate) fn runtime_dir(&self) -> &Path {
+        match &self.runtime {
+            OwnOrContainerd::Own { .. } => self.dir.path(),
+            OwnOrContainerd::Containerd(containerd) => containerd.dir(),
+        }
+    }
+
     fn start_on(runtime: impl FnOnce(&Path) -> Option<OwnOrContainerd>) -> Option<Self> {
         let status = fs::read_to_string("/proc/self/status").expect("proc is mounted");
         if !status.lines().any(|line| line.starts_with("Uid:\t0\t0")) {
