@@ -41,6 +41,7 @@ const FIRST: &[&str] = &[
     include_str!("../../../deploy/gate/crd.yaml"),
     include_str!("../../../deploy/gate/gate.yaml"),
     include_str!("../../../deploy/gate/apiservice.yaml"),
+    include_str!("../../../deploy/gate/apiservice.yaml"),
     include_str!("../../../deploy/stock/agent-policy.yaml"),
     include_str!("../../../deploy/stock/agent.yaml"),
 ];
@@ -272,7 +273,8 @@ mod tests {
         assert_eq!(text.matches("registry.example/waybill:2").count(), 2);
         assert!(text.contains("--mode=enforce") && !text.contains("--mode=record"));
         assert!(text.contains(r#"[{"audience":""},{"audience":"vault"}]"#));
-        assert!(last.iter().all(|it| named(it).1.contains("Webhook")));
+        let refuses = |kind: &str| kind.contains("Webhook") || kind.contains("AdmissionPolicy");
+        assert!(last.iter().all(|it| refuses(named(it).1)));
         let kinds: Vec<_> = first.iter_mut().map(|it| named(it).1.to_owned()).collect();
         assert_eq!(kinds[0], "CustomResourceDefinition");
         let place = |kind: &str| kinds.iter().position(|it| it == kind).unwrap();
