@@ -11,7 +11,7 @@ use cel::common::ast::{
 use super::{
     check::{NAMESPACE_FIELDS, REQUEST_FIELDS, Scope},
     fold::{Fold, FoldKind},
-    functions::{self, Function, Run},
+    functions::{self, Run},
     operators::Binary,
     regexes,
     syntax::MAX_NESTING,
