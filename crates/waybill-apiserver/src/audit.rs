@@ -46,7 +46,6 @@ mod webhook;
 #[cfg(test)]
 pub(crate) use self::recorder::tests::{memory_recorder, silent_recorder};
 
-#[expect(unused_imports, reason = "the parts are being put together")]
 pub(crate) use self::{
     budget::Budget,
     event::{Event, Level, MicroTime, ObjectReference, ResponseStatus, Stage, UserInfo},

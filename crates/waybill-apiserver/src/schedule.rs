@@ -15,7 +15,6 @@ mod resources;
 mod state;
 mod taint;
 
-#[expect(unused_imports, reason = "the parts are being put together")]
 pub(crate) use self::{
     decision::{Decision, EventContent, PodCondition},
     pod::{PodKey, PodRef},

@@ -37,6 +37,7 @@ pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// As [`serve`], with answers that need not be good ones. Connections end with the guard, in the middle of
 /// whatever they are at.
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 pub(crate) fn serve_raw<F>(
     socket: &Path,
     answer: impl Fn(String, Bytes) -> F + Clone + Send + 'static,

@@ -100,6 +100,7 @@ async fn connected() -> io::Result<(TcpStream, TcpStream)> {
     Ok((client, listener.accept().await?.0))
 }
 
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the benchmark")]
 async fn plain() -> io::Result<()> {
     let (mut client, mut server) = connected().await?;
     let (mut child, stdout) = process()?;
@@ -121,6 +122,7 @@ async fn plain() -> io::Result<()> {
     child.wait().map(drop)
 }
 
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the benchmark")]
 async fn channels(protocol: Protocol) -> io::Result<()> {
     let (client, server) = connected().await?;
     let (mut child, mut stdout) = process()?;

@@ -189,6 +189,7 @@ mod tests {
         end: tokio::task::JoinHandle<StreamEnd>,
     }
 
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     fn session(limits: IdleLimits) -> Session {
         let (client, near_client) = duplex(1024);
         let (server, near_server) = duplex(1024);

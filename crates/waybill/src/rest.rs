@@ -19,6 +19,7 @@ const REST: Duration = Duration::from_millis(25);
 const WORK: Duration = Duration::from_millis(2);
 
 /// Gives memory back each time that the process comes to rest. For as long as the tokio runtime lives.
+#[expect(clippy::disallowed_methods, reason = "for as long as the runtime lives")]
 pub(crate) fn hold_little_memory() {
     drop(tokio::spawn(async {
         let mut rest = Rest { before: processor_time(), given_back: Duration::ZERO };

@@ -126,6 +126,7 @@ pub(super) struct FakeNode {
 }
 
 impl FakeNode {
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     pub(super) async fn start(tls: Arc<ServerConfig>, script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -58,6 +58,7 @@ struct Server {
 }
 
 impl Server {
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     async fn start(proxy: NodeProxy, node: NodeAddress, gates: FeatureGates) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -104,6 +105,7 @@ struct Handler {
 }
 
 impl Handler {
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     async fn handle(self, request: Request<Incoming>) -> Response<ProxyBody> {
         if request.uri().path() == "/log" {
             let options = PodLogOptions::from_query(query(&request)).unwrap();

@@ -11,6 +11,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 /// CRED-28, CRED-29
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn a_thousand_first_requests_run_the_plugin_once_cred_28_29() {
     let plugin = Plugin::answering();
     let authenticator = plugin.authenticator();
@@ -145,6 +146,7 @@ async fn a_plugin_that_fails_is_left_alone_for_a_while_cred_39() {
 
 /// CRED-33, CRED-34
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn a_thousand_refusals_run_the_plugin_once_more_cred_33_34() {
     let plugin = Plugin::answering();
     let authenticator = plugin.authenticator();

@@ -26,6 +26,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Starts a proxy that speaks as `scheme` says.
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn proxy(scheme: &'static str, tls: Option<ServerConfig>) -> (SocketAddr, Asked) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -156,6 +156,7 @@ impl Clock for ManualClock {
 }
 
 /// Serves every connection with `answer`, which is also told the number of the connection.
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 pub(crate) async fn serve<F>(tls: Option<ServerConfig>, answer: F) -> SocketAddr
 where
     F: Fn(usize, &Request<Incoming>) -> Response<Full<Bytes>> + Clone + Send + Sync + 'static,

@@ -18,6 +18,7 @@ use crate::{certificates::Authority, support::Plugin};
 const LIFE: Duration = Duration::from_secs(10);
 
 /// Its first connection is a stream of what is sent to it; each other one answers a single request.
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn server(authority: &Authority) -> (SocketAddr, mpsc::Sender<&'static str>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

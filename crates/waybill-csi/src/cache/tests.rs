@@ -52,6 +52,7 @@ async fn a_value_is_found_until_its_time_is_over_csi_47() {
 
 /// CSI-47
 #[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn old_values_are_wiped_without_being_asked_for_csi_47() {
     let cache = Arc::new(Cache::new(10_000));
     let sweeper = tokio_util::task::AbortOnDropHandle::new(tokio::spawn({

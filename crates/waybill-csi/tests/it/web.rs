@@ -26,6 +26,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     pub(crate) async fn start<F>(answer: F) -> Self
     where
         F: Fn(&Request<Incoming>) -> Page + Clone + Send + Sync + 'static,

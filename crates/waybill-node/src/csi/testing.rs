@@ -184,6 +184,7 @@ impl Script {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn carry_out(
     act: Act,
     request: NodeGetEnvVarsRequest,

@@ -94,6 +94,10 @@ impl<T> Kept<T> {
 }
 
 impl<T: Send + Sync + 'static> Kept<T> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it ends after a moment, and keeps nothing alive until then"
+    )]
     fn keep(&self, wanted: Wanted<'_>, object: &Arc<T>) {
         self.lock().insert(key(wanted), (Instant::now(), Arc::clone(object)));
         let table = Arc::downgrade(&self.0);

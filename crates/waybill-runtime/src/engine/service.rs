@@ -20,7 +20,7 @@ use tokio::{
     net::TcpStream,
     sync::{broadcast, watch},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::container::Entry;
 pub use self::{
@@ -63,6 +63,8 @@ pub struct Engine {
     exits: broadcast::Sender<(String, Exit)>,
     /// Cancelled when the engine is dropped: connections to monitors end with it.
     gone: CancellationToken,
+    /// What listens to monitors until then.
+    followers: TaskTracker,
 }
 
 impl Drop for Engine {
@@ -132,6 +134,7 @@ impl Engine {
             unknown: Mutex::default(),
             exits: broadcast::channel(EXITS).0,
             gone: CancellationToken::new(),
+            followers: TaskTracker::new(),
         });
         engine.recover().await?;
         Ok(engine)

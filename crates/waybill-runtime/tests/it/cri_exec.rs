@@ -224,6 +224,7 @@ async fn a_command_for_a_container_that_is_ending_is_refused_as_such() {
 
 /// Nobody knows how the command would have ended, so there is no code.
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn a_command_whose_monitor_dies_has_no_exit_code() {
     let Some(lab) = CriLab::open().await else { return };
     let (sandbox, id) = lab.run("loses", sleeper("c")).await;

@@ -71,6 +71,7 @@ async fn what_was_left_half_done_is_cleared_away() {
 
 /// It served nobody and did not end either, for as long as the grace of one container.
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn a_runtime_that_stops_does_not_wait_for_the_grace_of_a_container() {
     let Some(mut lab) = CriLab::open().await else { return };
     let heard = lab.path("heard");

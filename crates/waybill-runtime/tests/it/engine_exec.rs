@@ -227,6 +227,7 @@ async fn a_hostile_session_stays_in_its_cgroup() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn many_sessions_at_once_and_many_in_a_row_leave_no_trace() {
     let Some(lab) = Lab::open().await else { return };
     lab.run("box").await;

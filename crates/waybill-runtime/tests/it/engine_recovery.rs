@@ -96,6 +96,7 @@ async fn records_of_sessions_survive_the_runtime_and_hold_no_value() {
 
 /// kill -9 of monitors while containers are made, start, exec and end.
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn monitors_that_die_at_any_moment_leave_nothing() {
     let Some(lab) = Lab::open().await else { return };
     let lab = Arc::new(lab);
@@ -132,6 +133,7 @@ async fn monitors_that_die_at_any_moment_leave_nothing() {
 
 /// kill -9 of the runtime at random moments, again and again: no exit is lost and nothing is left.
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn runtimes_that_die_at_any_moment_leave_nothing() {
     let Some(mut lab) = Lab::open().await else { return };
     for round in 0..12_u64 {

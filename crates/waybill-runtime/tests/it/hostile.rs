@@ -182,6 +182,7 @@ async fn no_two_share_a_session_keyring() {
 }
 
 /// Sessions until the spy has seen one, or so many.
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn be_spied_on(lab: &Lab, most: usize) -> (String, i32) {
     let spy = ["/bin/hostile", "spy", "/bin/busybox", "/bin/hostile"];
     let request = waybill_runtime::engine::ExecRequest { stdin: true, ..exec(&spy) };

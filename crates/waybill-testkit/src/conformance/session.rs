@@ -46,6 +46,7 @@ pub(super) async fn run(url: &str) -> Result<Output, String> {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "it ends with the session, whose other half it is")]
 async fn connect(url: &str) -> Result<(Upgraded, Protocol), String> {
     let url: Uri = url.parse().map_err(told)?;
     let authority = url.authority().ok_or("the streaming address names no host")?.as_str();

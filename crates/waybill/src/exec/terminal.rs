@@ -25,11 +25,16 @@ impl RawTerminal {
     }
 
     /// Its size, and each new one.
+    #[expect(clippy::disallowed_methods, reason = "for as long as somebody wants to know sizes")]
     pub(super) fn sizes(&self) -> Result<watch::Receiver<TerminalSize>> {
         let mut changes = signal(SignalKind::window_change())?;
         let (sender, receiver) = watch::channel(size().context("reading the terminal's size")?);
         tokio::spawn(async move {
-            while changes.recv().await.is_some() {
+            loop {
+                tokio::select! {
+                    change = changes.recv() => if change.is_none() { return },
+                    () = sender.closed() => return,
+                }
                 if let Ok(size) = size() {
                     sender.send_replace(size);
                 }

@@ -82,6 +82,7 @@ impl Fixture {
         Self::start_with_most(patience, MostConnections::default()).await
     }
 
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     async fn start_with_most(patience: Patience, most: MostConnections) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = PkiConfig {
@@ -247,6 +248,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// connection or keeps up with it; it never holds more than a few times what one connection may have, of ten thousand,
 /// and goes on serving.
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn rapid_resets_leave_nothing_behind() {
     let fixture = Fixture::start_with(Patience { handshake: LONG, headers: LONG }).await;
     let (mut reader, mut writer) = tokio::io::split(fixture.tls(b"h2").await);

@@ -15,6 +15,7 @@ async fn shutdown_ends_what_outlives_the_grace_and_leaves_no_task() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn shutdown_lets_sessions_go_on_during_the_grace() {
     let (node, mut server) = pair(Script::Echo).await;
     let mut client = server.ask("GET /exec", WEBSOCKET).await.upgraded();

@@ -81,6 +81,7 @@ impl TestServer {
     }
 
     /// A connection for many requests at once.
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     pub(super) async fn connect_http2(&self) -> http2::SendRequest<Full<Bytes>> {
         let mut tls = trusting_config(self.server.ca_certificate());
         tls.alpn_protocols = vec![b"h2".to_vec()];
@@ -153,6 +154,7 @@ impl TestServer {
     }
 
     /// Sends a request on a connection of its own.
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     async fn answer(
         &self,
         tls: &Arc<ClientConfig>,

@@ -30,6 +30,7 @@ struct ClosedWindow {
 }
 
 impl ClosedWindow {
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     async fn open(server: &TestServer) -> Self {
         let mut tls = ClientConfig::clone(&server.tls);
         tls.alpn_protocols = vec![b"h2".to_vec()];

@@ -101,6 +101,7 @@ impl Client {
         timeout(PATIENCE, self.try_request(method, target, headers)).await.unwrap()
     }
 
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     async fn try_request(
         &self,
         method: Method,

@@ -34,6 +34,7 @@ struct State {
 }
 
 impl FakeCluster {
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

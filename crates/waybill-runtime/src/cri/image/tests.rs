@@ -26,6 +26,7 @@ struct Fixture {
 }
 
 impl Fixture {
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let images = Images::open(&directory.path().join("state")).unwrap();
@@ -187,6 +188,7 @@ async fn what_is_wrong_is_told_apart() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn half_an_archive_is_not_taken_for_a_whole_one() {
     if !is_root() {
         return;

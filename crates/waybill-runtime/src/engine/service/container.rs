@@ -221,7 +221,7 @@ impl Engine {
         mut reader: Reader,
     ) -> JoinHandle<()> {
         let (engine, gone) = (self.me.clone(), self.gone.clone());
-        tokio::spawn(async move {
+        self.followers.spawn(async move {
             let end = loop {
                 let heard = tokio::select! {
                     heard = client.receive(&mut reader) => heard,

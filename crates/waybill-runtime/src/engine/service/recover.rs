@@ -163,7 +163,7 @@ impl Engine {
     /// Hears from a monitor how far its container is, and follows it from then on.
     fn greet(&self, entry: Arc<Entry>) -> JoinHandle<()> {
         let (engine, gone, patience) = (self.me.clone(), self.gone.clone(), self.patience);
-        tokio::spawn(async move {
+        self.followers.spawn(async move {
             let word = tokio::select! {
                 word = first_word(&entry, patience) => word,
                 () = gone.cancelled() => return,

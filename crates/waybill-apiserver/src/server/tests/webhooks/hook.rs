@@ -55,6 +55,7 @@ struct Shared {
 
 impl Hook {
     /// Starts one that asks for certificates of the authority `clients`, in PEM.
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     pub(super) async fn start(
         clients: &str,
         handler: impl Fn(&Value) -> Say + Send + Sync + 'static,
