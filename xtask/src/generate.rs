@@ -2,18 +2,31 @@
 //!
 //! Of the proto files it is the gRPC code of waybill-proto; protox compiles them here. Messages that
 //! can hold a value of a variable, a credential or output of a process get no derived `Debug`; `debug.rs` of the crate has one
-//! by hand for each. Of the kernel's headers it is the table of system calls.
+//! by hand for each. Of the kernel's headers it is the table of system calls. Of descriptions of Kubernetes and etcd that
+//! crates of others carry it is what waybill-apiserver knows about messages (ADR 0058).
 
 mod calls;
+mod etcd;
+mod protobuf;
+mod upstream;
 
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
-use crate::repository::Repository;
+use self::upstream::Spelling;
+use crate::{metadata, repository::Repository};
+
+/// Whose lock file pins what is compiled.
+const MANIFEST: &str = "Cargo.toml";
+/// Whose lock file pins what is only read.
+const READ_ONLY: &str = "xtask/sources/Cargo.toml";
 
 const SOURCES: &str = "crates/waybill-proto/proto";
 const OUTPUT: &str = "crates/waybill-proto/src/gen";
+
+/// The version of Kubernetes whose schemas we serve, as `k8s-openapi` calls it.
+const KUBERNETES: &str = "v1_37";
 
 /// The files that no other imports; a change of the rest shows through them.
 const ROOTS: &[&str] = &[
@@ -71,9 +84,13 @@ const HEADER: &str =
     "//! Written by `cargo xtask gen` from the files in `proto/`; do not edit.\n\n";
 
 pub(crate) fn run(repository: &Repository) -> Result<()> {
-    fs::create_dir_all(repository.path(OUTPUT)).with_context(|| format!("cannot make {OUTPUT}"))?;
     for Generated { path, text } in generated(repository)? {
-        fs::write(repository.path(&path), text).with_context(|| format!("cannot write {path}"))?;
+        let file = repository.path(&path);
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make a folder for {path}"))?;
+        }
+        fs::write(file, text).with_context(|| format!("cannot write {path}"))?;
         println!("{path}");
     }
     Ok(())
@@ -96,7 +113,18 @@ struct Generated {
 fn generated(repository: &Repository) -> Result<Vec<Generated>> {
     let mut files = messages(repository)?;
     files.push(calls::generated(repository)?);
+    files.push(etcd::generated(repository)?);
+    files.extend(kubernetes(repository)?);
     Ok(files)
+}
+
+/// What is made of the descriptions of Kubernetes.
+fn kubernetes(repository: &Repository) -> Result<Vec<Generated>> {
+    let (_, schema) = metadata::source_of(repository, MANIFEST, "k8s-openapi")?;
+    let (version, source) = metadata::source_of(repository, READ_ONLY, "k8s-pb")?;
+    let spelling = Spelling::read(&schema.join("src").join(KUBERNETES))?;
+    let messages = upstream::messages(&source.join("src"))?;
+    protobuf::generated(&version, &messages, &spelling)
 }
 
 fn messages(repository: &Repository) -> Result<Vec<Generated>> {

@@ -42,11 +42,18 @@ pub(crate) fn target_directory(repository: &Repository) -> Result<PathBuf> {
     text(&metadata, "target_directory").map(PathBuf::from)
 }
 
-/// The version of a crate of others that the lock file names, and the folder with its source. Of several the last.
-pub(crate) fn source_of(repository: &Repository, name: &str) -> Result<(String, PathBuf)> {
+/// The version of a crate of others that the lock file beside a manifest names, and the folder with its source. Of
+/// several the last.
+pub(crate) fn source_of(
+    repository: &Repository,
+    manifest: &str,
+    name: &str,
+) -> Result<(String, PathBuf)> {
     // Of one platform alone: those of others may not be on this machine.
     let platform = "--filter-platform=x86_64-unknown-linux-gnu";
-    let args = ["metadata", "--locked", platform, "--format-version", "1"];
+    let manifest = ["--manifest-path", manifest];
+    let args =
+        [&["metadata", "--locked", platform, "--format-version", "1"], &manifest[..]].concat();
     let metadata: Value = serde_json::from_str(&process::output(&mut repository.cargo(&args))?)?;
     newest(&metadata, name)
 }

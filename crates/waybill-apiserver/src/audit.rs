@@ -48,15 +48,14 @@ pub(crate) use self::recorder::tests::{memory_recorder, silent_recorder};
 
 pub(crate) use self::{
     budget::Budget,
-    event::{Event, Level, MicroTime, ObjectReference, ResponseStatus, Stage, UserInfo},
+    event::ResponseStatus,
     file::{RotatingFile, Rotation},
     id::{Peer, choose_id, mint_id},
-    log::{AuditLog, Durability, LogOptions, Overflow, Sink, Unwritten},
+    log::{AuditLog, Durability, LogOptions, Overflow, Unwritten},
     logs::Logs,
-    mask::mask_request_uri,
     metrics::AuditMetrics,
     notes::{AuditNotes, CSI_DENIED},
-    policy::{Decision, Policy, PolicyError},
+    policy::Policy,
     recorder::{
         AuditUnavailable, Lifetime, OnFailure, Recorder, RequestAudit, RequestFacts, is_stranger,
     },

@@ -7,7 +7,7 @@
 
 mod read;
 mod table;
-mod tables;
+pub(crate) mod tables;
 mod wire;
 mod write;
 
@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::document::text;
 
+pub(crate) use self::table::Message;
 use self::{
     read::ReadError,
     wire::{Reader, WireError},
@@ -40,11 +41,6 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     object.insert("apiVersion".to_owned(), api_version.into());
     object.insert("kind".to_owned(), kind.into());
     Ok(Value::Object(object))
-}
-
-/// Whether objects of this kind can be written.
-pub(crate) fn is_known(api_version: &str, kind: &str) -> bool {
-    tables::lookup_answer(api_version, kind).is_some()
 }
 
 /// `object` as a body; nothing if there is no table for its kind.

@@ -35,6 +35,8 @@ pub(crate) struct Resource {
     pub(crate) subresources: &'static [Subresource],
     /// What its objects and their lists look like.
     pub(crate) schemas: &'static [KindSchema],
+    /// What they look like in protobuf; nothing if they are JSON only.
+    pub(crate) protobuf: Option<&'static protobuf::Message>,
     /// The rules of its objects: what is filled in, and what is refused. Only what is not kept has none.
     pub(crate) rules: Option<&'static dyn Kind>,
     /// How objects are printed.
@@ -91,6 +93,7 @@ impl Resource {
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         subresources: &[],
         schemas: &[],
+        protobuf: None,
         rules: None,
         table: Table::PLAIN,
         fields: supported::NONE,
@@ -137,9 +140,10 @@ impl Resource {
         format!("{}.{}", self.plural, self.group)
     }
 
-    /// Whether its objects have a form in protobuf.
-    pub(crate) fn has_protobuf(&self) -> bool {
-        protobuf::is_known(&self.api_version(), self.kind)
+    /// Whether `api_version` is that of its objects.
+    pub(crate) fn is_in(&self, api_version: &str) -> bool {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        self.group == group && self.version == version
     }
 
     /// Where its objects lie in the store, with a slash at the end.

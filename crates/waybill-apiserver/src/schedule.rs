@@ -16,7 +16,7 @@ mod state;
 mod taint;
 
 pub(crate) use self::{
-    decision::{Decision, EventContent, PodCondition},
+    decision::Decision,
     pod::{PodKey, PodRef},
-    state::{Scheduler, ViewError},
+    state::Scheduler,
 };

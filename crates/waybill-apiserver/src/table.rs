@@ -4,13 +4,10 @@
 //! upstream. Objects are read as they are stored: whatever is missing or odd becomes an empty or
 //! unknown cell, never an error. The clock is a parameter.
 
-mod age;
+pub(crate) mod age;
 pub(crate) mod cells;
 pub(crate) mod columns;
-mod event;
-mod node;
-mod pod;
-mod read;
+pub(crate) mod read;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -40,8 +37,6 @@ pub(crate) struct TableMaker {
     pub(crate) resource: &'static Resource,
     /// What accompanies each row.
     pub(crate) include: IncludeObject,
-    /// Whether the columns are described. After the first event of a watch they need not be.
-    pub(crate) headers: Headers,
     /// The version of the table itself.
     pub(crate) meta: MetaVersion,
     /// What ages are counted from.
@@ -74,16 +69,6 @@ pub(crate) enum IncludeObject {
     None,
     /// The object.
     Object,
-}
-
-/// Whether a table describes its columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Headers {
-    /// It does not; the client knows them already.
-    #[cfg_attr(not(test), expect(dead_code, reason = "watches describe them in every event"))]
-    Omitted,
-    /// It does.
-    Present,
 }
 
 /// An `includeObject` that does not exist.
@@ -121,12 +106,7 @@ impl TableMaker {
     }
 
     fn columns(&self) -> Vec<Value> {
-        match self.headers {
-            Headers::Omitted => Vec::new(),
-            Headers::Present => {
-                self.resource.table.columns.iter().map(Column::definition).collect()
-            }
-        }
+        self.resource.table.columns.iter().map(Column::definition).collect()
     }
 
     /// The row of one object.

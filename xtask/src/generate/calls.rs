@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write, fs};
 
 use anyhow::{Context, Result};
 
-use super::Generated;
+use super::{Generated, MANIFEST};
 use crate::{metadata, repository::Repository};
 
 const OUTPUT: &str = "crates/waybill-runtime/src/engine/seccomp/calls.txt";
@@ -18,7 +18,7 @@ const ABIS: [&str; 4] = ["x86_64", "x86", "aarch64", "arm"];
 type Numbers = [Option<u32>; ABIS.len()];
 
 pub(super) fn generated(repository: &Repository) -> Result<Generated> {
-    let (version, folder) = metadata::source_of(repository, SOURCE)?;
+    let (version, folder) = metadata::source_of(repository, MANIFEST, SOURCE)?;
     let mut calls = BTreeMap::new();
     for (column, abi) in ABIS.iter().enumerate() {
         let file = folder.join("src").join(abi).join("general.rs");

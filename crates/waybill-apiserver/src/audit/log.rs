@@ -77,9 +77,6 @@ impl Default for LogOptions {
 /// What a request does when the log has no place for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overflow {
-    /// It goes on at once, unrecorded.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no flag asks for it yet"))]
-    Drop,
     /// It waits so long, then goes on, unrecorded.
     Wait(Duration),
     /// It waits so long, then is refused.
@@ -128,15 +125,12 @@ impl AuditLog {
         if let Ok(permit) = Arc::clone(places).try_acquire_many_owned(events) {
             return Ok(Places { permit, shared: Arc::clone(&self.shared) });
         }
-        let wait = match self.options.overflow {
-            Overflow::Drop => Duration::ZERO,
-            Overflow::Wait(wait) | Overflow::Reject(wait) => wait,
-        };
+        let (Overflow::Wait(wait) | Overflow::Reject(wait)) = self.options.overflow;
         if let Ok(Ok(permit)) = timeout(wait, Arc::clone(places).acquire_many_owned(events)).await {
             return Ok(Places { permit, shared: Arc::clone(&self.shared) });
         }
         match self.options.overflow {
-            Overflow::Drop | Overflow::Wait(_) => {
+            Overflow::Wait(_) => {
                 self.shared.count_overflow(u64::from(events));
                 Err(Full::Unrecorded)
             }

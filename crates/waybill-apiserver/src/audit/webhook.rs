@@ -32,7 +32,7 @@ use self::{
     buffer::{Batch, Buffer},
     client::Client,
 };
-use super::Sink;
+use super::log::Sink;
 use crate::clock::Clock;
 
 /// One attempt to deliver a batch takes no longer.

@@ -12,6 +12,7 @@ use super::{
     document::{Field, fill, fill_text},
 };
 use crate::{
+    protobuf::tables,
     registry::{Resource, Scope, Subresource},
     schema::{self, KindSchema},
     table::{
@@ -32,6 +33,7 @@ pub(crate) static VALIDATING_ADMISSION_POLICIES: Resource = Resource {
     scope: Scope::Cluster,
     subresources: &[Subresource::STATUS],
     schemas: &SCHEMAS,
+    protobuf: Some(&tables::admissionregistration_v1::VALIDATING_ADMISSION_POLICY),
     rules: Some(&AdmissionPolicy),
     table: Table {
         columns: &[

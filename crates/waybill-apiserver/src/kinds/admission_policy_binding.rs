@@ -6,6 +6,7 @@ use waybill_policy::validation::validate_binding;
 
 use super::{Context, Generation, Kind, Shape, admission_policy::default_match, document::Field};
 use crate::{
+    protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
     table::{
@@ -25,6 +26,7 @@ pub(crate) static VALIDATING_ADMISSION_POLICY_BINDINGS: Resource = Resource {
     categories: &["api-extensions"],
     scope: Scope::Cluster,
     schemas: &SCHEMAS,
+    protobuf: Some(&tables::admissionregistration_v1::VALIDATING_ADMISSION_POLICY_BINDING),
     rules: Some(&AdmissionPolicyBinding),
     table: Table {
         columns: &[

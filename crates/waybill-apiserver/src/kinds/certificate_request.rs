@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     document::{items, text},
+    protobuf::tables,
     registry::{Resource, Scope, Subresource},
     schema::{self, KindSchema},
     selector::supported::{self, Source},
@@ -35,6 +36,7 @@ pub(crate) static CERTIFICATE_SIGNING_REQUESTS: Resource = Resource {
     scope: Scope::Cluster,
     subresources: &[Subresource { name: "approval", ..Subresource::STATUS }, Subresource::STATUS],
     schemas: &SCHEMAS,
+    protobuf: Some(&tables::certificates_v1::CERTIFICATE_SIGNING_REQUEST),
     rules: Some(&CertificateRequest),
     table: Table {
         columns: &[

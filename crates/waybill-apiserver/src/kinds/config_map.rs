@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use serde_json::Value;
 use waybill_api::{
     field::{ErrorList, FieldError, FieldPath},
@@ -12,9 +13,14 @@ use waybill_api::{
 use super::{Context, Kind, Shape, document::Field};
 
 use crate::{
+    protobuf::tables,
     registry::Resource,
     schema::{self, KindSchema},
-    table::{Table, cells, columns},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
 };
 
 static CONFIG_MAPS_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::ConfigMap>();
@@ -25,10 +31,20 @@ pub(crate) static CONFIG_MAPS: Resource = Resource {
     kind: "ConfigMap",
     short_names: &["cm"],
     schemas: &CONFIG_MAPS_SCHEMAS,
+    protobuf: Some(&tables::core_v1::CONFIG_MAP),
     rules: Some(&ConfigMap),
-    table: Table { columns: columns::CONFIG_MAPS, cells: cells::config_map, ..Table::PLAIN },
+    table: Table {
+        columns: &[columns::NAME, Column::new("Data", "Number of entries."), columns::AGE],
+        cells: row,
+        ..Table::PLAIN
+    },
     ..Resource::BASE
 };
+
+fn row(object: &Value, now: Timestamp) -> Vec<Value> {
+    let entries = read::size(object, "/data") + read::size(object, "/binaryData");
+    vec![cells::name(object), entries.into(), cells::age(object, now)]
+}
 
 pub(super) struct ConfigMap;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use waybill_api::field::{ErrorList, FieldError};
 
@@ -11,9 +12,14 @@ use super::{
 };
 
 use crate::{
+    protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
-    table::{Table, cells, columns},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
 };
 
 static CSI_DRIVERS_SCHEMAS: [KindSchema; 2] =
@@ -26,10 +32,50 @@ pub(crate) static CSI_DRIVERS: Resource = Resource {
     kind: "CSIDriver",
     scope: Scope::Cluster,
     schemas: &CSI_DRIVERS_SCHEMAS,
+    protobuf: Some(&tables::storage_v1::CSI_DRIVER),
     rules: Some(&CsiDriver),
-    table: Table { columns: columns::CSI_DRIVERS, cells: cells::csi_driver, ..Table::PLAIN },
+    table: Table {
+        columns: &[
+            columns::NAME,
+            Column::new("AttachRequired", "Whether volumes are attached before they are mounted.")
+                .kind("boolean"),
+            Column::new("PodInfoOnMount", "Whether the driver is told about the pod.")
+                .kind("boolean"),
+            Column::new("StorageCapacity", "Whether scheduling asks for the driver's capacity.")
+                .kind("boolean"),
+            Column::new("TokenRequests", "Audiences of the tokens that the driver gets."),
+            Column::new("RequiresRepublish", "Whether volumes are published again and again.")
+                .kind("boolean"),
+            Column::new("Modes", "The volume modes that the driver supports."),
+            columns::AGE,
+        ],
+        cells: row,
+        ..Table::PLAIN
+    },
     ..Resource::BASE
 };
+
+fn row(object: &Value, now: Timestamp) -> Vec<Value> {
+    let attach_required =
+        object.pointer("/spec/attachRequired").and_then(Value::as_bool).unwrap_or(true);
+    let audiences = match object.pointer("/spec/tokenRequests") {
+        Some(Value::Array(requests)) => read::joined(requests, "/audience", ","),
+        _ => "<unset>".to_owned(),
+    };
+    let modes: Vec<_> =
+        read::list(object, "/spec/volumeLifecycleModes").iter().filter_map(Value::as_str).collect();
+    let modes = if modes.is_empty() { "<none>".to_owned() } else { modes.join(",") };
+    vec![
+        cells::name(object),
+        attach_required.into(),
+        read::flag(object, "/spec/podInfoOnMount").into(),
+        read::flag(object, "/spec/storageCapacity").into(),
+        audiences.into(),
+        read::flag(object, "/spec/requiresRepublish").into(),
+        modes.into(),
+        cells::age(object, now),
+    ]
+}
 
 pub(super) struct CsiDriver;
 

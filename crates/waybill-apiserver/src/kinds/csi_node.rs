@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+use serde_json::Value;
 use waybill_api::{
     field::{ErrorList, FieldError},
     names::qualified_name_faults,
@@ -17,9 +19,14 @@ use super::{
 };
 
 use crate::{
+    protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
-    table::{Table, cells, columns},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
 };
 
 static CSI_NODES_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::storage::v1::CSINode>();
@@ -31,10 +38,27 @@ pub(crate) static CSI_NODES: Resource = Resource {
     kind: "CSINode",
     scope: Scope::Cluster,
     schemas: &CSI_NODES_SCHEMAS,
+    protobuf: Some(&tables::storage_v1::CSI_NODE),
     rules: Some(&CsiNode),
-    table: Table { columns: columns::CSI_NODES, cells: cells::csi_node, ..Table::PLAIN },
+    table: Table {
+        columns: &[
+            columns::NAME,
+            Column::new("Drivers", "Number of drivers on the node.").kind("integer"),
+            columns::AGE,
+        ],
+        cells: row,
+        ..Table::PLAIN
+    },
     ..Resource::BASE
 };
+
+fn row(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        cells::name(object),
+        read::list(object, "/spec/drivers").len().into(),
+        cells::age(object, now),
+    ]
+}
 
 pub(super) struct CsiNode;
 

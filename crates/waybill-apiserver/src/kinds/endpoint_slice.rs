@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     document::{items, text},
+    protobuf::tables,
     registry::Resource,
     schema::{self, KindSchema},
     table::{
@@ -27,6 +28,7 @@ pub(crate) static ENDPOINT_SLICES: Resource = Resource {
     singular: "endpointslice",
     kind: "EndpointSlice",
     schemas: &SCHEMAS,
+    protobuf: Some(&tables::discovery_v1::ENDPOINT_SLICE),
     rules: Some(&EndpointSlice),
     table: Table {
         columns: &[

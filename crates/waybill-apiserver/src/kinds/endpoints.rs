@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     document::{items, text},
+    protobuf::tables,
     registry::Resource,
     schema::{self, KindSchema},
     table::{
@@ -26,6 +27,7 @@ pub(crate) static ENDPOINTS: Resource = Resource {
     kind: "Endpoints",
     short_names: &["ep"],
     schemas: &SCHEMAS,
+    protobuf: Some(&tables::core_v1::ENDPOINTS),
     rules: Some(&Endpoints),
     table: Table {
         columns: &[columns::NAME, Column::new("Endpoints", "Addresses and ports."), columns::AGE],

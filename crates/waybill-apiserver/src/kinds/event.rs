@@ -3,18 +3,21 @@
 //! Both groups show the same objects under different field names; which group a document speaks for
 //! is told by the fields it has.
 
+mod fields;
+mod table;
+
 use waybill_api::{
     field::{ErrorList, FieldError},
     names::qualified_name_faults,
 };
 
+use self::fields::FIELDS;
 use super::{Context, Kind, Shape, document::Field};
 
 use crate::{
+    protobuf::tables,
     registry::Resource,
     schema::{self, KindSchema},
-    selector::supported,
-    table::{Table, cells, columns},
 };
 
 static EVENTS_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Event>();
@@ -25,9 +28,10 @@ pub(crate) static EVENTS: Resource = Resource {
     kind: "Event",
     short_names: &["ev"],
     schemas: &EVENTS_SCHEMAS,
+    protobuf: Some(&tables::core_v1::EVENT),
     rules: Some(&Event),
-    table: Table { columns: columns::EVENTS, cells: cells::event, ..Table::PLAIN },
-    fields: supported::EVENTS,
+    table: table::TABLE,
+    fields: FIELDS,
     ..Resource::BASE
 };
 
@@ -41,9 +45,10 @@ pub(crate) static EVENTS_OF_EVENTS: Resource = Resource {
     kind: "Event",
     short_names: &["ev"],
     schemas: &EVENTS_OF_EVENTS_SCHEMAS,
+    protobuf: Some(&tables::events_v1::EVENT),
     rules: Some(&Event),
-    table: Table { columns: columns::EVENTS, cells: cells::event, ..Table::PLAIN },
-    fields: supported::EVENTS,
+    table: table::TABLE,
+    fields: FIELDS,
     stored_as: Some(&EVENTS),
     ..Resource::BASE
 };

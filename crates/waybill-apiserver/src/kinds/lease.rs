@@ -1,13 +1,20 @@
 //! Leases.
 
+use jiff::Timestamp;
+use serde_json::Value;
 use waybill_api::field::ErrorList;
 
 use super::{Context, Kind, Shape, document::Field};
 
 use crate::{
+    protobuf::tables,
     registry::Resource,
     schema::{self, KindSchema},
-    table::{Table, cells, columns},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
 };
 
 static LEASES_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::coordination::v1::Lease>();
@@ -18,10 +25,23 @@ pub(crate) static LEASES: Resource = Resource {
     singular: "lease",
     kind: "Lease",
     schemas: &LEASES_SCHEMAS,
+    protobuf: Some(&tables::coordination_v1::LEASE),
     rules: Some(&Lease),
-    table: Table { columns: columns::LEASES, cells: cells::lease, ..Table::PLAIN },
+    table: Table {
+        columns: &[columns::NAME, Column::new("Holder", "Who holds the lease."), columns::AGE],
+        cells: row,
+        ..Table::PLAIN
+    },
     ..Resource::BASE
 };
+
+fn row(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        cells::name(object),
+        read::text(object, "/spec/holderIdentity").into(),
+        cells::age(object, now),
+    ]
+}
 
 pub(super) struct Lease;
 

@@ -1,5 +1,6 @@
 //! Namespaces.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use waybill_api::{field::ErrorList, names::qualified_name_faults};
 
@@ -11,10 +12,15 @@ use super::{
 
 use crate::{
     patch::schema as patch,
+    protobuf::tables,
     registry::{Resource, Scope, Subresource},
     schema::{self, KindSchema},
-    selector::supported,
-    table::{Table, cells, columns},
+    selector::supported::{self, Source},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
 };
 
 static NAMESPACES_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Namespace>();
@@ -31,12 +37,21 @@ pub(crate) static NAMESPACES: Resource = Resource {
         Subresource::STATUS,
     ],
     schemas: &NAMESPACES_SCHEMAS,
+    protobuf: Some(&tables::core_v1::NAMESPACE),
     rules: Some(&Namespace),
-    table: Table { columns: columns::NAMESPACES, cells: cells::namespace, ..Table::PLAIN },
-    fields: supported::NAMESPACES,
+    table: Table {
+        columns: &[columns::NAME, Column::new("Status", "Phase of the namespace."), columns::AGE],
+        cells: row,
+        ..Table::PLAIN
+    },
+    fields: &[supported::NAME, ("status.phase", Source::Text(&["/status/phase"]))],
     patch: patch::NAMESPACE,
     ..Resource::BASE
 };
+
+fn row(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![cells::name(object), read::text(object, "/status/phase").into(), cells::age(object, now)]
+}
 
 pub(super) struct Namespace;
 

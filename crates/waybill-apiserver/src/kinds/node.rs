@@ -1,5 +1,7 @@
 //! Nodes.
 
+mod table;
+
 use serde_json::Value;
 use waybill_api::field::ErrorList;
 
@@ -11,10 +13,10 @@ use super::{
 
 use crate::{
     patch::schema as patch,
+    protobuf::tables,
     registry::{Resource, Scope, Subresource},
     schema::{self, KindSchema},
-    selector::supported,
-    table::{Table, cells, columns},
+    selector::supported::{self, Source},
 };
 
 static NODES_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Node>();
@@ -35,9 +37,10 @@ pub(crate) static NODES: Resource = Resource {
         Subresource::STATUS,
     ],
     schemas: &NODES_SCHEMAS,
+    protobuf: Some(&tables::core_v1::NODE),
     rules: Some(&Node),
-    table: Table { columns: columns::NODES, cells: cells::node, ..Table::PLAIN },
-    fields: supported::NODES,
+    table: table::TABLE,
+    fields: &[supported::NAME, ("spec.unschedulable", Source::Flag("/spec/unschedulable"))],
     patch: patch::NODE,
     ..Resource::BASE
 };

@@ -17,6 +17,7 @@ mod restart;
 mod security;
 mod spec;
 mod status;
+mod table;
 mod update;
 mod volume;
 
@@ -43,10 +44,10 @@ use super::{
 
 use crate::{
     patch::schema as patch,
+    protobuf::tables,
     registry::{Resource, Subresource},
     schema::{self, KindSchema},
-    selector::supported,
-    table::{Table, cells, columns},
+    selector::supported::{self, Source},
 };
 
 static PODS_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Pod>();
@@ -78,13 +79,24 @@ pub(crate) static PODS: Resource = Resource {
         Subresource::STATUS,
     ],
     schemas: &PODS_SCHEMAS,
+    protobuf: Some(&tables::core_v1::POD),
     rules: Some(&Pod),
-    table: Table {
-        columns: columns::PODS,
-        cells: cells::pod,
-        conditions: Some(cells::pod_conditions),
-    },
-    fields: supported::PODS,
+    table: table::TABLE,
+    fields: &[
+        supported::NAME,
+        supported::NAMESPACE,
+        // The first name of `spec.nodeName`, which upstream still reads.
+        ("spec.host", Source::Text(&["/spec/nodeName"])),
+        ("spec.hostNetwork", Source::Flag("/spec/hostNetwork")),
+        ("spec.nodeName", Source::Text(&["/spec/nodeName"])),
+        ("spec.restartPolicy", Source::Text(&["/spec/restartPolicy"])),
+        ("spec.schedulerName", Source::Text(&["/spec/schedulerName"])),
+        ("spec.serviceAccountName", Source::Text(&["/spec/serviceAccountName"])),
+        ("status.nominatedNodeName", Source::Text(&["/status/nominatedNodeName"])),
+        ("status.phase", Source::Text(&["/status/phase"])),
+        ("status.podIP", Source::Text(&["/status/podIP", "/status/podIPs/0/ip"])),
+        ("status.podIPs", Source::Ips("/status/podIPs")),
+    ],
     patch: patch::POD,
     ..Resource::BASE
 };

@@ -1,6 +1,7 @@
 //! PodTemplates.
 
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
 use waybill_api::{field::ErrorList, pod::drop_disabled_fields};
 
 use super::{
@@ -11,9 +12,14 @@ use super::{
 
 use crate::{
     patch::schema as patch,
+    protobuf::tables,
     registry::Resource,
     schema::{self, KindSchema},
-    table::{Table, cells, columns},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
 };
 
 static POD_TEMPLATES_SCHEMAS: [KindSchema; 2] =
@@ -24,11 +30,42 @@ pub(crate) static POD_TEMPLATES: Resource = Resource {
     singular: "podtemplate",
     kind: "PodTemplate",
     schemas: &POD_TEMPLATES_SCHEMAS,
+    protobuf: Some(&tables::core_v1::POD_TEMPLATE),
     rules: Some(&PodTemplate),
-    table: Table { columns: columns::POD_TEMPLATES, cells: cells::pod_template, ..Table::PLAIN },
+    table: Table {
+        columns: &[
+            columns::NAME,
+            Column::new("Containers", "Names of the containers."),
+            Column::new("Images", "Images of the containers."),
+            Column::new("Pod Labels", "Labels of the pods."),
+        ],
+        cells: row,
+        ..Table::PLAIN
+    },
     patch: patch::POD_TEMPLATE,
     ..Resource::BASE
 };
+
+fn row(object: &Value, _now: Timestamp) -> Vec<Value> {
+    let containers = read::list(object, "/template/spec/containers");
+    vec![
+        cells::name(object),
+        read::joined(containers, "/name", ",").into(),
+        read::joined(containers, "/image", ",").into(),
+        labels(read::map(object, "/template/metadata/labels")).into(),
+    ]
+}
+
+/// Labels as `kubectl` prints them.
+fn labels(labels: Option<&Map<String, Value>>) -> String {
+    let mut pairs: Vec<_> = labels
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    pairs.sort();
+    if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
+}
 
 pub(super) struct PodTemplate;
 

@@ -8,6 +8,7 @@ use super::{
     document::{Field, fill_text, same},
 };
 use crate::{
+    protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
     table::{
@@ -26,6 +27,7 @@ pub(crate) static PRIORITY_CLASSES: Resource = Resource {
     short_names: &["pc"],
     scope: Scope::Cluster,
     schemas: &SCHEMAS,
+    protobuf: Some(&tables::scheduling_v1::PRIORITY_CLASS),
     rules: Some(&PriorityClass),
     table: Table {
         columns: &[

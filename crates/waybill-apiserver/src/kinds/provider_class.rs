@@ -1,10 +1,12 @@
 //! ProviderClasses; their rules live in `waybill-api` (CSI-15).
 
+use jiff::Timestamp;
 use serde_json::Value;
 use waybill_api::{
     field::{ErrorList, FieldError, FieldPath},
     provider_class::{self, ProviderClass as Class},
 };
+use waybill_core::provider::ALLOWED_NAMESPACES;
 
 use super::{Context, Generation, Kind, Shape, meta};
 
@@ -14,7 +16,22 @@ use crate::{
         self, KindSchema,
         extensions::{self, V1, V1Alpha1},
     },
-    table::{Table, cells, columns},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
+};
+
+const TABLE: Table = Table {
+    columns: &[
+        columns::NAME,
+        Column::new("Driver", "The CSI driver that serves the class."),
+        Column::new("Namespaces", "Namespaces whose pods may use the class."),
+        columns::AGE,
+    ],
+    cells: row,
+    ..Table::PLAIN
 };
 
 static PROVIDER_CLASSES_SCHEMAS: [KindSchema; 2] = schema::of::<extensions::ProviderClass<V1>>();
@@ -27,11 +44,7 @@ pub(crate) static PROVIDER_CLASSES: Resource = Resource {
     scope: Scope::Cluster,
     schemas: &PROVIDER_CLASSES_SCHEMAS,
     rules: Some(&ProviderClass),
-    table: Table {
-        columns: columns::PROVIDER_CLASSES,
-        cells: cells::provider_class,
-        ..Table::PLAIN
-    },
+    table: TABLE,
     ..Resource::BASE
 };
 
@@ -47,14 +60,21 @@ pub(crate) static OLDER_PROVIDER_CLASSES: Resource = Resource {
     scope: Scope::Cluster,
     schemas: &OLDER_PROVIDER_CLASSES_SCHEMAS,
     rules: Some(&ProviderClass),
-    table: Table {
-        columns: columns::PROVIDER_CLASSES,
-        cells: cells::provider_class,
-        ..Table::PLAIN
-    },
+    table: TABLE,
     stored_as: Some(&PROVIDER_CLASSES),
     ..Resource::BASE
 };
+
+fn row(object: &Value, now: Timestamp) -> Vec<Value> {
+    // A class that names no namespaces serves them all.
+    let namespaces = read::text_or(object, &format!("/spec/parameters/{ALLOWED_NAMESPACES}"), "*");
+    vec![
+        cells::name(object),
+        read::text(object, "/spec/driver").into(),
+        namespaces.to_owned().into(),
+        cells::age(object, now),
+    ]
+}
 
 pub(super) struct ProviderClass;
 

@@ -1,6 +1,7 @@
 //! Questions that are answered and forgotten: who am I, may I, is this token good.
 
 use crate::{
+    protobuf::tables,
     registry::{Resource, Review, Scope},
     schema::{self, KindSchema},
 };
@@ -16,6 +17,7 @@ pub(crate) static SELF_SUBJECT_REVIEWS: Resource = Resource {
     singular: "selfsubjectreview",
     kind: "SelfSubjectReview",
     schemas: &SELF_SUBJECT_REVIEWS_SCHEMA,
+    protobuf: Some(&tables::authentication_v1::SELF_SUBJECT_REVIEW),
     review: Some(Review::SelfSubject),
     ..REVIEW
 };
@@ -29,6 +31,7 @@ pub(crate) static TOKEN_REVIEWS: Resource = Resource {
     singular: "tokenreview",
     kind: "TokenReview",
     schemas: &TOKEN_REVIEWS_SCHEMA,
+    protobuf: Some(&tables::authentication_v1::TOKEN_REVIEW),
     review: Some(Review::Token),
     ..REVIEW
 };
@@ -43,6 +46,7 @@ pub(crate) static LOCAL_SUBJECT_ACCESS_REVIEWS: Resource = Resource {
     kind: "LocalSubjectAccessReview",
     scope: Scope::Namespaced,
     schemas: &LOCAL_SUBJECT_ACCESS_REVIEWS_SCHEMA,
+    protobuf: Some(&tables::authorization_v1::LOCAL_SUBJECT_ACCESS_REVIEW),
     review: Some(Review::LocalSubjectAccess),
     ..REVIEW
 };
@@ -56,6 +60,7 @@ pub(crate) static SELF_SUBJECT_ACCESS_REVIEWS: Resource = Resource {
     singular: "selfsubjectaccessreview",
     kind: "SelfSubjectAccessReview",
     schemas: &SELF_SUBJECT_ACCESS_REVIEWS_SCHEMA,
+    protobuf: Some(&tables::authorization_v1::SELF_SUBJECT_ACCESS_REVIEW),
     review: Some(Review::SelfSubjectAccess),
     ..REVIEW
 };
@@ -69,6 +74,7 @@ pub(crate) static SELF_SUBJECT_RULES_REVIEWS: Resource = Resource {
     singular: "selfsubjectrulesreview",
     kind: "SelfSubjectRulesReview",
     schemas: &SELF_SUBJECT_RULES_REVIEWS_SCHEMA,
+    protobuf: Some(&tables::authorization_v1::SELF_SUBJECT_RULES_REVIEW),
     review: Some(Review::SelfSubjectRules),
     ..REVIEW
 };
@@ -82,6 +88,7 @@ pub(crate) static SUBJECT_ACCESS_REVIEWS: Resource = Resource {
     singular: "subjectaccessreview",
     kind: "SubjectAccessReview",
     schemas: &SUBJECT_ACCESS_REVIEWS_SCHEMA,
+    protobuf: Some(&tables::authorization_v1::SUBJECT_ACCESS_REVIEW),
     review: Some(Review::SubjectAccess),
     ..REVIEW
 };

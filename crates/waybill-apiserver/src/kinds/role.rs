@@ -1,13 +1,29 @@
 //! Roles and ClusterRoles.
 
+use jiff::Timestamp;
+use serde_json::Value;
 use waybill_api::field::ErrorList;
 
 use super::{Context, Kind, NameRule, Shape, document::Field, selector::check_label_selector};
 
 use crate::{
+    protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
-    table::{Table, cells, columns},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
+};
+
+const TABLE: Table = Table {
+    columns: &[
+        columns::NAME,
+        Column::new("Created At", "When the object was created.").kind("date"),
+    ],
+    cells: row,
+    ..Table::PLAIN
 };
 
 static CLUSTER_ROLES_SCHEMAS: [KindSchema; 2] =
@@ -20,8 +36,9 @@ pub(crate) static CLUSTER_ROLES: Resource = Resource {
     kind: "ClusterRole",
     scope: Scope::Cluster,
     schemas: &CLUSTER_ROLES_SCHEMAS,
+    protobuf: Some(&tables::rbac_v1::CLUSTER_ROLE),
     rules: Some(&ClusterRole),
-    table: Table { columns: columns::ROLES, cells: cells::role, ..Table::PLAIN },
+    table: TABLE,
     ..Resource::BASE
 };
 
@@ -33,10 +50,15 @@ pub(crate) static ROLES: Resource = Resource {
     singular: "role",
     kind: "Role",
     schemas: &ROLES_SCHEMAS,
+    protobuf: Some(&tables::rbac_v1::ROLE),
     rules: Some(&Role),
-    table: Table { columns: columns::ROLES, cells: cells::role, ..Table::PLAIN },
+    table: TABLE,
     ..Resource::BASE
 };
+
+fn row(object: &Value, _now: Timestamp) -> Vec<Value> {
+    vec![cells::name(object), read::text(object, "/metadata/creationTimestamp").into()]
+}
 
 pub(super) struct ClusterRole;
 pub(super) struct Role;

@@ -1,5 +1,6 @@
 //! RoleBindings and ClusterRoleBindings.
 
+use jiff::Timestamp;
 use serde_json::Value;
 use waybill_api::{
     field::ErrorList,
@@ -13,9 +14,27 @@ use super::{
 };
 
 use crate::{
+    protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
-    table::{Table, cells, columns},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
+};
+
+const TABLE: Table = Table {
+    columns: &[
+        columns::NAME,
+        Column::new("Role", "The role that is granted."),
+        columns::AGE,
+        Column::new("Users", "Users to whom it is granted.").wide(),
+        Column::new("Groups", "Groups to whom it is granted.").wide(),
+        Column::new("ServiceAccounts", "Service accounts to whom it is granted.").wide(),
+    ],
+    cells: row,
+    ..Table::PLAIN
 };
 
 static CLUSTER_ROLE_BINDINGS_SCHEMAS: [KindSchema; 2] =
@@ -28,8 +47,9 @@ pub(crate) static CLUSTER_ROLE_BINDINGS: Resource = Resource {
     kind: "ClusterRoleBinding",
     scope: Scope::Cluster,
     schemas: &CLUSTER_ROLE_BINDINGS_SCHEMAS,
+    protobuf: Some(&tables::rbac_v1::CLUSTER_ROLE_BINDING),
     rules: Some(&ClusterRoleBinding),
-    table: Table { columns: columns::BINDINGS, cells: cells::binding, ..Table::PLAIN },
+    table: TABLE,
     ..Resource::BASE
 };
 
@@ -42,10 +62,36 @@ pub(crate) static ROLE_BINDINGS: Resource = Resource {
     singular: "rolebinding",
     kind: "RoleBinding",
     schemas: &ROLE_BINDINGS_SCHEMAS,
+    protobuf: Some(&tables::rbac_v1::ROLE_BINDING),
     rules: Some(&RoleBinding),
-    table: Table { columns: columns::BINDINGS, cells: cells::binding, ..Table::PLAIN },
+    table: TABLE,
     ..Resource::BASE
 };
+
+fn row(object: &Value, now: Timestamp) -> Vec<Value> {
+    let role =
+        format!("{}/{}", read::text(object, "/roleRef/kind"), read::text(object, "/roleRef/name"));
+    let subjects = |kind: &str| -> Value {
+        let of_kind = read::list(object, "/subjects")
+            .iter()
+            .filter(|subject| read::text(subject, "/kind") == kind);
+        let names = of_kind.map(|subject| match kind {
+            "ServiceAccount" => {
+                format!("{}/{}", read::text(subject, "/namespace"), read::text(subject, "/name"))
+            }
+            _ => read::text(subject, "/name").to_owned(),
+        });
+        names.collect::<Vec<_>>().join(", ").into()
+    };
+    vec![
+        cells::name(object),
+        role.into(),
+        cells::age(object, now),
+        subjects("User"),
+        subjects("Group"),
+        subjects("ServiceAccount"),
+    ]
+}
 
 pub(super) struct ClusterRoleBinding;
 pub(super) struct RoleBinding;

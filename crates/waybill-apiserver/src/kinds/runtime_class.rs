@@ -10,6 +10,7 @@ use super::{
     document::{Field, same},
 };
 use crate::{
+    protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
     table::{
@@ -27,6 +28,7 @@ pub(crate) static RUNTIME_CLASSES: Resource = Resource {
     kind: "RuntimeClass",
     scope: Scope::Cluster,
     schemas: &SCHEMAS,
+    protobuf: Some(&tables::node_v1::RUNTIME_CLASS),
     rules: Some(&RuntimeClass),
     table: Table {
         columns: &[

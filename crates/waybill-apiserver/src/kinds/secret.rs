@@ -1,6 +1,7 @@
 //! Secrets. No error of theirs repeats a value.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use serde_json::Value;
 use waybill_api::field::{ErrorList, FieldError};
 
@@ -11,10 +12,15 @@ use super::{
 };
 
 use crate::{
+    protobuf::tables,
     registry::Resource,
     schema::{self, KindSchema},
-    selector::supported,
-    table::{Table, cells, columns},
+    selector::supported::{self, Source},
+    table::{
+        Table, cells,
+        columns::{self, Column},
+        read,
+    },
 };
 
 static SECRETS_SCHEMAS: [KindSchema; 2] = schema::of::<k8s_openapi::api::core::v1::Secret>();
@@ -24,11 +30,31 @@ pub(crate) static SECRETS: Resource = Resource {
     singular: "secret",
     kind: "Secret",
     schemas: &SECRETS_SCHEMAS,
+    protobuf: Some(&tables::core_v1::SECRET),
     rules: Some(&Secret),
-    table: Table { columns: columns::SECRETS, cells: cells::secret, ..Table::PLAIN },
-    fields: supported::SECRETS,
+    table: Table {
+        columns: &[
+            columns::NAME,
+            Column::new("Type", "What the secret is for."),
+            Column::new("Data", "Number of entries."),
+            columns::AGE,
+        ],
+        cells: row,
+        ..Table::PLAIN
+    },
+    fields: &[supported::NAME, supported::NAMESPACE, ("type", Source::Text(&["/type"]))],
     ..Resource::BASE
 };
+
+fn row(object: &Value, now: Timestamp) -> Vec<Value> {
+    let entries = read::size(object, "/data");
+    vec![
+        cells::name(object),
+        read::text(object, "/type").into(),
+        entries.into(),
+        cells::age(object, now),
+    ]
+}
 
 pub(super) struct Secret;
 

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     document::{items, text},
     patch::schema::{self as patch, Rule},
+    protobuf::tables,
     registry::{Resource, Subresource},
     schema::{self, KindSchema},
     selector::supported::{self, Source},
@@ -33,6 +34,7 @@ pub(crate) static SERVICES: Resource = Resource {
     categories: &["all"],
     subresources: &[Subresource::STATUS],
     schemas: &SCHEMAS,
+    protobuf: Some(&tables::core_v1::SERVICE),
     rules: Some(&Service),
     table: Table {
         columns: &[

@@ -4,6 +4,7 @@ use super::{Kind, Shape};
 
 use crate::{
     patch::schema as patch,
+    protobuf::tables,
     registry::{Resource, Subresource},
     schema::{self, KindSchema},
 };
@@ -23,6 +24,7 @@ pub(crate) static SERVICE_ACCOUNTS: Resource = Resource {
         verbs: &["create"],
     }],
     schemas: &SERVICE_ACCOUNTS_SCHEMAS,
+    protobuf: Some(&tables::core_v1::SERVICE_ACCOUNT),
     rules: Some(&ServiceAccount),
     patch: patch::SERVICE_ACCOUNT,
     ..Resource::BASE

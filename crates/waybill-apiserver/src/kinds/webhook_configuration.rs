@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     patch::schema::{self as patch, Rule},
+    protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
     table::{
@@ -27,6 +28,7 @@ pub(crate) static VALIDATING_WEBHOOK_CONFIGURATIONS: Resource = Resource {
     singular: "validatingwebhookconfiguration",
     kind: "ValidatingWebhookConfiguration",
     schemas: &VALIDATING_SCHEMAS,
+    protobuf: Some(&tables::admissionregistration_v1::VALIDATING_WEBHOOK_CONFIGURATION),
     rules: Some(&WebhookConfiguration { mutating: false }),
     ..CONFIGURATION
 };
@@ -39,6 +41,7 @@ pub(crate) static MUTATING_WEBHOOK_CONFIGURATIONS: Resource = Resource {
     singular: "mutatingwebhookconfiguration",
     kind: "MutatingWebhookConfiguration",
     schemas: &MUTATING_SCHEMAS,
+    protobuf: Some(&tables::admissionregistration_v1::MUTATING_WEBHOOK_CONFIGURATION),
     rules: Some(&WebhookConfiguration { mutating: true }),
     ..CONFIGURATION
 };

@@ -3,7 +3,7 @@
 //! Tables are acyclic, which bounds the depth of what is read by them.
 
 /// A message: its fields in the order of their numbers.
-pub(super) struct Message(pub(super) &'static [Field]);
+pub(crate) struct Message(pub(super) &'static [Field]);
 
 impl Message {
     /// The field with this number; what has none is skipped.

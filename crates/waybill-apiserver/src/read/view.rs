@@ -14,7 +14,7 @@ use crate::{
     http::Answer,
     protobuf,
     registry::Resource,
-    table::{Headers, IncludeObject, MetaVersion, TableMaker, partial_object_metadata},
+    table::{IncludeObject, MetaVersion, TableMaker, partial_object_metadata},
 };
 
 /// What the `Accept` header asks for.
@@ -49,8 +49,11 @@ impl View {
         let views = accept.split(',').filter_map(|wanted| Self::wanted(wanted, include, resource));
         // What is kept as JSON is sent as JSON to everybody who takes it.
         views.min_by_key(|view| view.is_protobuf).ok_or_else(|| {
-            let also =
-                if resource.has_protobuf() { ", application/vnd.kubernetes.protobuf" } else { "" };
+            let also = if resource.protobuf.is_some() {
+                ", application/vnd.kubernetes.protobuf"
+            } else {
+                ""
+            };
             Status::not_acceptable(format!(
                 "only the following media types are accepted: application/json{also}"
             ))
@@ -87,7 +90,7 @@ impl View {
         };
         let view = Self { form, meta: meta.unwrap_or(MetaVersion::V1), is_protobuf };
         let has_message = match form {
-            Form::Object => resource.has_protobuf(),
+            Form::Object => resource.protobuf.is_some(),
             Form::Metadata => view.meta == MetaVersion::V1,
             Form::Table(_) => false,
         };
@@ -232,7 +235,7 @@ impl View {
         include: IncludeObject,
         now: Timestamp,
     ) -> TableMaker {
-        TableMaker { resource, include, headers: Headers::Present, meta: self.meta, now }
+        TableMaker { resource, include, meta: self.meta, now }
     }
 }
 

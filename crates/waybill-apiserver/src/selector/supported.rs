@@ -3,8 +3,6 @@
 //! One row per field, as a client names it. Resources without rows of their own offer
 //! `metadata.name` and `metadata.namespace`.
 
-#![cfg_attr(not(test), allow(dead_code, reason = "for objects that are no longer in a cache"))]
-
 use std::borrow::Cow;
 
 use serde_json::Value;
@@ -31,16 +29,14 @@ pub(crate) fn check_fields(
 }
 
 /// Whether `object`, one of `resource`, has what `selector` asks for.
-pub(crate) fn matches_object(
-    resource: &'static Resource,
-    selector: &FieldSelector,
-    object: &Value,
-) -> bool {
+#[cfg(test)]
+fn matches_object(resource: &'static Resource, selector: &FieldSelector, object: &Value) -> bool {
     selector.matches(|field| field_of(resource, object, field))
 }
 
 /// The value of `field` in `object`, or nothing if `resource` does not offer the field.
-pub(crate) fn field_of<'a>(
+#[cfg(test)]
+fn field_of<'a>(
     resource: &'static Resource,
     object: &'a Value,
     field: &str,
@@ -123,72 +119,6 @@ type Row = SelectableField;
 pub(crate) const NAME: Row = ("metadata.name", Source::Text(&["/metadata/name"]));
 pub(crate) const NAMESPACE: Row = ("metadata.namespace", Source::Text(&["/metadata/namespace"]));
 
-pub(crate) const PODS: &[Row] = &[
-    NAME,
-    NAMESPACE,
-    // The first name of `spec.nodeName`, which upstream still reads.
-    ("spec.host", Source::Text(&["/spec/nodeName"])),
-    ("spec.hostNetwork", Source::Flag("/spec/hostNetwork")),
-    ("spec.nodeName", Source::Text(&["/spec/nodeName"])),
-    ("spec.restartPolicy", Source::Text(&["/spec/restartPolicy"])),
-    ("spec.schedulerName", Source::Text(&["/spec/schedulerName"])),
-    ("spec.serviceAccountName", Source::Text(&["/spec/serviceAccountName"])),
-    ("status.nominatedNodeName", Source::Text(&["/status/nominatedNodeName"])),
-    ("status.phase", Source::Text(&["/status/phase"])),
-    ("status.podIP", Source::Text(&["/status/podIP", "/status/podIPs/0/ip"])),
-    ("status.podIPs", Source::Ips("/status/podIPs")),
-];
-
-/// Both groups store one kind of event, so each field has up to two names and two places.
-pub(crate) const EVENTS: &[Row] = &[
-    NAME,
-    NAMESPACE,
-    ("involvedObject.apiVersion", REGARDING_API_VERSION),
-    ("involvedObject.fieldPath", REGARDING_FIELD_PATH),
-    ("involvedObject.kind", REGARDING_KIND),
-    ("involvedObject.name", REGARDING_NAME),
-    ("involvedObject.namespace", REGARDING_NAMESPACE),
-    ("involvedObject.resourceVersion", REGARDING_RESOURCE_VERSION),
-    ("involvedObject.uid", REGARDING_UID),
-    ("reason", Source::Text(&["/reason"])),
-    ("regarding.apiVersion", REGARDING_API_VERSION),
-    ("regarding.fieldPath", REGARDING_FIELD_PATH),
-    ("regarding.kind", REGARDING_KIND),
-    ("regarding.name", REGARDING_NAME),
-    ("regarding.namespace", REGARDING_NAMESPACE),
-    ("regarding.resourceVersion", REGARDING_RESOURCE_VERSION),
-    ("regarding.uid", REGARDING_UID),
-    ("reportingComponent", REPORTER),
-    ("reportingController", REPORTER),
-    (
-        "source",
-        Source::Text(&[
-            "/source/component",
-            "/deprecatedSource/component",
-            "/reportingComponent",
-            "/reportingController",
-        ]),
-    ),
-    ("type", Source::Text(&["/type"])),
-];
-
-const REGARDING_API_VERSION: Source =
-    Source::Text(&["/involvedObject/apiVersion", "/regarding/apiVersion"]);
-const REGARDING_FIELD_PATH: Source =
-    Source::Text(&["/involvedObject/fieldPath", "/regarding/fieldPath"]);
-const REGARDING_KIND: Source = Source::Text(&["/involvedObject/kind", "/regarding/kind"]);
-const REGARDING_NAME: Source = Source::Text(&["/involvedObject/name", "/regarding/name"]);
-const REGARDING_NAMESPACE: Source =
-    Source::Text(&["/involvedObject/namespace", "/regarding/namespace"]);
-const REGARDING_RESOURCE_VERSION: Source =
-    Source::Text(&["/involvedObject/resourceVersion", "/regarding/resourceVersion"]);
-const REGARDING_UID: Source = Source::Text(&["/involvedObject/uid", "/regarding/uid"]);
-const REPORTER: Source = Source::Text(&["/reportingComponent", "/reportingController"]);
-
-pub(crate) const NODES: &[Row] =
-    &[NAME, ("spec.unschedulable", Source::Flag("/spec/unschedulable"))];
-pub(crate) const NAMESPACES: &[Row] = &[NAME, ("status.phase", Source::Text(&["/status/phase"]))];
-pub(crate) const SECRETS: &[Row] = &[NAME, NAMESPACE, ("type", Source::Text(&["/type"]))];
 const COMMON: &[Row] = &[NAME, NAMESPACE];
 
 /// A resource without fields of its own.
@@ -249,7 +179,9 @@ mod tests {
             "status": {"podIPs": [{"ip": "10.0.0.7"}]},
         });
         let fields = SelectableFields::read(named("pods"), &pod);
-        for (name, _) in PODS.iter().filter(|(name, _)| !name.starts_with("metadata.")) {
+        for (name, _) in
+            named("pods").fields.iter().filter(|(name, _)| !name.starts_with("metadata."))
+        {
             assert_eq!(fields.get(name), field_of(named("pods"), &pod, name).as_deref(), "{name}");
         }
         assert_eq!(fields.get("spec.image"), None);

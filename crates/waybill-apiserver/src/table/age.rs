@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 /// How long ago `then` was.
-pub(super) fn since(then: Option<Timestamp>, now: Timestamp) -> String {
+pub(crate) fn since(then: Option<Timestamp>, now: Timestamp) -> String {
     match then {
         Some(then) => human(now.duration_since(then).as_secs()),
         None => "<unknown>".to_owned(),

@@ -146,7 +146,7 @@ async fn what_gathers_during_a_write_goes_out_in_one_batch() {
 #[tokio::test]
 async fn a_full_queue_is_left_at_once_or_after_a_wait_and_the_loss_is_counted() {
     for (overflow, expected, lost, rejected) in [
-        (Overflow::Drop, Full::Unrecorded, 2, 0),
+        (Overflow::Wait(Duration::ZERO), Full::Unrecorded, 2, 0),
         (Overflow::Wait(Duration::from_millis(10)), Full::Unrecorded, 2, 0),
         (Overflow::Reject(Duration::from_millis(10)), Full::Rejected, 0, 1),
     ] {
@@ -161,7 +161,8 @@ async fn a_full_queue_is_left_at_once_or_after_a_wait_and_the_loss_is_counted() 
 /// The hole: of what found no place only the server's own log told, though ADR 0024 promises an event.
 #[tokio::test]
 async fn what_found_no_place_is_told_in_the_log() {
-    let options = LogOptions { places: 1, overflow: Overflow::Drop, ..LogOptions::default() };
+    let overflow = Overflow::Wait(Duration::ZERO);
+    let options = LogOptions { places: 1, overflow, ..LogOptions::default() };
     let sink = Memory::default();
     let (log, metrics) = start(sink.clone(), options);
     let held = log.reserve(1).await.ok().unwrap();

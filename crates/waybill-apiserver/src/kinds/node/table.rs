@@ -5,13 +5,32 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{
+use crate::table::{
+    Table,
     cells::{age, name},
+    columns::{self, Column},
     read::{condition_holds, flag, list, map, text, text_or},
 };
 
+pub(super) const TABLE: Table = Table {
+    columns: &[
+        columns::NAME,
+        Column::new("Status", "Whether the node is ready, and whether it takes pods."),
+        Column::new("Roles", "The roles that the node's labels give it."),
+        columns::AGE,
+        Column::new("Version", "Version of the kubelet."),
+        Column::new("Internal-IP", "Address inside the cluster.").wide(),
+        Column::new("External-IP", "Address from outside the cluster.").wide(),
+        Column::new("OS-Image", "Operating system of the node.").wide(),
+        Column::new("Kernel-Version", "Kernel of the node.").wide(),
+        Column::new("Container-Runtime", "Container runtime and its version.").wide(),
+    ],
+    cells,
+    ..Table::PLAIN
+};
+
 /// The cells of `node`.
-pub(crate) fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
+fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
     let info =
         |field: &str| text_or(node, &format!("/status/nodeInfo/{field}"), "<unknown>").into();
     vec![

@@ -6,14 +6,32 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
+use crate::table::{
+    Table,
     age::since,
     cells::{age, name},
+    columns::{self, Column},
     read::{condition_holds, flag, list, number, text, text_or, time},
 };
 
+pub(super) const TABLE: Table = Table {
+    columns: &[
+        columns::NAME,
+        Column::new("Ready", "How many of the pod's containers are ready."),
+        Column::new("Status", "What the containers of this pod are doing, in a word."),
+        Column::new("Restarts", "How often the containers restarted, and when last."),
+        columns::AGE,
+        Column::new("IP", "Address of the pod.").wide(),
+        Column::new("Node", "Node that the pod is bound to.").wide(),
+        Column::new("Nominated Node", "Node where others make room for the pod.").wide(),
+        Column::new("Readiness Gates", "How many of the pod's readiness gates are open.").wide(),
+    ],
+    cells,
+    conditions: Some(row_conditions),
+};
+
 /// The cells of `pod`.
-pub(crate) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
+fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     let summary = Summary::of(pod);
     let address = match text(pod, "/status/podIPs/0/ip") {
         "" => text_or(pod, "/status/podIP", "<none>"),
@@ -33,7 +51,7 @@ pub(crate) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 /// The conditions of the row of a pod that has ended, by which clients filter.
-pub(crate) fn row_conditions(pod: &Value) -> Option<Value> {
+fn row_conditions(pod: &Value) -> Option<Value> {
     let (reason, message) = match text(pod, "/status/phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),

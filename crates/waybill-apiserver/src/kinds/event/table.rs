@@ -6,14 +6,33 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{
+use crate::table::{
+    Table,
     age::since,
     cells::name,
+    columns::{self, Column},
     read::{number, text, time},
 };
 
+pub(super) const TABLE: Table = Table {
+    columns: &[
+        Column::new("Last Seen", "When the event happened last."),
+        Column::new("Type", "Normal or Warning."),
+        Column::new("Reason", "Why the event happened, in a word."),
+        Column::new("Object", "What the event is about."),
+        Column::new("Subobject", "Which part of the object it is about.").wide(),
+        Column::new("Source", "Who reported it.").wide(),
+        Column::new("Message", "What happened."),
+        Column::new("First Seen", "When the event happened first.").wide(),
+        Column::new("Count", "How often it happened.").wide(),
+        columns::NAME.wide(),
+    ],
+    cells,
+    ..Table::PLAIN
+};
+
 /// The cells of `event`.
-pub(crate) fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
+fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
     let seen = |pointers: &[&str]| pointers.iter().find_map(|at| time(event, at));
     let first = seen(&["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"]);
     let (last, count) = match event.get("series").filter(|series| series.is_object()) {

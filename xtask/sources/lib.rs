@@ -1,0 +1,1 @@
+//! Empty: the dependencies of this package are read, not compiled.
