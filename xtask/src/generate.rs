@@ -7,6 +7,7 @@
 
 mod calls;
 mod etcd;
+mod merges;
 mod protobuf;
 mod upstream;
 
@@ -124,7 +125,9 @@ fn kubernetes(repository: &Repository) -> Result<Vec<Generated>> {
     let (version, source) = metadata::source_of(repository, READ_ONLY, "k8s-pb")?;
     let spelling = Spelling::read(&schema.join("src").join(KUBERNETES))?;
     let messages = upstream::messages(&source.join("src"))?;
-    protobuf::generated(&version, &messages, &spelling)
+    let mut files = protobuf::generated(&version, &messages, &spelling)?;
+    files.extend(merges::generated(&version, &messages, &spelling)?);
+    Ok(files)
 }
 
 fn messages(repository: &Repository) -> Result<Vec<Generated>> {

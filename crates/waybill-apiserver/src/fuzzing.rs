@@ -17,7 +17,8 @@ use crate::{
         service_account::{Existing, ExistingPod, Objects, ServiceAccountTokens},
         token_file::TokenFile,
     },
-    patch::{PatchType, apply_bytes, schema},
+    kinds::pod::PODS,
+    patch::{PatchType, apply_bytes},
     protobuf,
     query::Query,
     read::From,
@@ -28,7 +29,7 @@ use crate::{
 /// An object, a zero byte, and a patch of each kind for it.
 pub fn patch(data: &[u8]) {
     for kind in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
-        let _ = apply_bytes(kind, data, schema::POD);
+        let _ = apply_bytes(kind, data, PODS.patch);
     }
 }
 

@@ -252,3 +252,6 @@ pub(crate) static RESOURCES: &[&Resource] = &[
     &provider_class::PROVIDER_CLASSES,
     &provider_class::OLDER_PROVIDER_CLASSES,
 ];
+
+#[cfg(test)]
+mod tests;

@@ -36,6 +36,12 @@ pub(crate) fn lookup(group: &str, version: &str, kind: &str) -> Option<&'static 
         .find(|known| known.kind == kind && known.version == version && known.group == group)
 }
 
+/// What every kind looks like, by definition.
+#[cfg(test)]
+pub(crate) fn all_definitions() -> serde_json::Map<String, serde_json::Value> {
+    definitions::define(kinds::all())
+}
+
 /// The schema of one kind.
 pub(crate) struct KindSchema {
     group: &'static str,
@@ -56,6 +62,11 @@ impl KindSchema {
         api_version(self.group, self.version)
     }
 
+    #[cfg(test)]
+    pub(crate) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
     fn compiled(&self) -> &Compiled {
         let compile = || Compiled::new(&definitions::define([self]), &self.definition());
         self.compiled.get_or_init(compile)
@@ -68,7 +79,7 @@ impl KindSchema {
         self.merge.get_or_init(compile)
     }
 
-    fn definition(&self) -> Cow<'static, str> {
+    pub(crate) fn definition(&self) -> Cow<'static, str> {
         (self.name)()
     }
 }

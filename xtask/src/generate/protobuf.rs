@@ -23,7 +23,7 @@ const META: &str = "apimachinery/pkg/apis/meta/v1";
 const STORAGE: &str = "api/storage/v1";
 
 /// The messages that are sent as such: those of every kind that is served, and those of requests and answers.
-const ROOTS: &[(&str, &[&str])] = &[
+pub(super) const ROOTS: &[(&str, &[&str])] = &[
     (
         "api/admissionregistration/v1",
         &[
@@ -203,7 +203,9 @@ impl Tables<'_> {
         let number = field.number;
         let name = match self.spelling.own(place, &field.name) {
             Some(name) => name.to_owned(),
-            None if !self.spelling.knows(place) => self.spelling.anywhere(&field.name)?.to_owned(),
+            None if self.spelling.definition(place).is_none() => {
+                self.spelling.anywhere(&field.name)?.to_owned()
+            }
             None => {
                 // The schema has either the fields of this message instead, or nothing.
                 let Type::Message(inner) = &field.of else { return Ok(None) };
@@ -333,7 +335,7 @@ fn value(place: &Place) -> Option<&'static str> {
 }
 
 /// How the table of `inner` is called in the file of `place`.
-fn reference(place: &Place, inner: &Place) -> String {
+pub(super) fn reference(place: &Place, inner: &Place) -> String {
     let name = constant(&inner.name);
     if place.module == inner.module {
         return name;
@@ -342,14 +344,14 @@ fn reference(place: &Place, inner: &Place) -> String {
 }
 
 /// `core_v1` of `api/core/v1`.
-fn module_name(module: &str) -> String {
+pub(super) fn module_name(module: &str) -> String {
     let mut parts = module.rsplit('/');
     let (version, group) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     format!("{group}_{version}")
 }
 
 /// `CSI_DRIVER_SPEC` of `CSIDriverSpec`.
-fn constant(name: &str) -> String {
+pub(super) fn constant(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     let mut constant = String::new();
     for (at, letter) in letters.iter().enumerate() {

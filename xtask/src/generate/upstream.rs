@@ -175,6 +175,8 @@ pub(super) struct Spelling {
 
 #[derive(Debug, Default)]
 struct TypeSpelling {
+    /// How OpenAPI calls it.
+    definition: String,
     fields: BTreeMap<String, String>,
     required: BTreeSet<String>,
 }
@@ -187,7 +189,10 @@ impl Spelling {
             let Some((_, body)) = text.split_once("\npub struct ") else { continue };
             let name = body.split([' ', '<', '(', ';']).next().unwrap_or_default();
             let body = body.split("\n}\n").next().unwrap_or_default();
-            let mut of = TypeSpelling::default();
+            let (_, definition) =
+                text.split_once("// Generated from definition ").unwrap_or_default();
+            let definition = definition.lines().next().unwrap_or_default().to_owned();
+            let mut of = TypeSpelling { definition, ..TypeSpelling::default() };
             for line in body.lines() {
                 if let Some((field, of_field)) =
                     line.trim().strip_prefix("pub ").and_then(|line| line.split_once(": "))
@@ -214,9 +219,9 @@ impl Spelling {
         self.types.get(&(place.module.clone(), squeezed(&place.name)))
     }
 
-    /// Whether the schema has this type.
-    pub(super) fn knows(&self, place: &Place) -> bool {
-        self.of(place).is_some()
+    /// How the schema calls this type, if it has it.
+    pub(super) fn definition(&self, place: &Place) -> Option<&str> {
+        self.of(place).map(|of| of.definition.as_str())
     }
 
     /// The field in JSON, if the type has it there.

@@ -12,6 +12,7 @@ use super::{
     document::{Field, fill, fill_text},
 };
 use crate::{
+    patch::schema as patch,
     protobuf::tables,
     registry::{Resource, Scope, Subresource},
     schema::{self, KindSchema},
@@ -34,6 +35,7 @@ pub(crate) static VALIDATING_ADMISSION_POLICIES: Resource = Resource {
     subresources: &[Subresource::STATUS],
     schemas: &SCHEMAS,
     protobuf: Some(&tables::admissionregistration_v1::VALIDATING_ADMISSION_POLICY),
+    patch: patch::admissionregistration_v1::VALIDATING_ADMISSION_POLICY,
     rules: Some(&AdmissionPolicy),
     table: Table {
         columns: &[

@@ -19,6 +19,7 @@ use super::{
 };
 
 use crate::{
+    patch::schema as patch,
     protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
@@ -39,6 +40,7 @@ pub(crate) static CSI_NODES: Resource = Resource {
     scope: Scope::Cluster,
     schemas: &CSI_NODES_SCHEMAS,
     protobuf: Some(&tables::storage_v1::CSI_NODE),
+    patch: patch::storage_v1::CSI_NODE,
     rules: Some(&CsiNode),
     table: Table {
         columns: &[

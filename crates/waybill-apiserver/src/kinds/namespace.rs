@@ -45,7 +45,7 @@ pub(crate) static NAMESPACES: Resource = Resource {
         ..Table::PLAIN
     },
     fields: &[supported::NAME, ("status.phase", Source::Text(&["/status/phase"]))],
-    patch: patch::NAMESPACE,
+    patch: patch::core_v1::NAMESPACE,
     ..Resource::BASE
 };
 

@@ -41,7 +41,7 @@ pub(crate) static NODES: Resource = Resource {
     rules: Some(&Node),
     table: table::TABLE,
     fields: &[supported::NAME, ("spec.unschedulable", Source::Flag("/spec/unschedulable"))],
-    patch: patch::NODE,
+    patch: patch::core_v1::NODE,
     ..Resource::BASE
 };
 

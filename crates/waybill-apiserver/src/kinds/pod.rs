@@ -97,7 +97,7 @@ pub(crate) static PODS: Resource = Resource {
         ("status.podIP", Source::Text(&["/status/podIP", "/status/podIPs/0/ip"])),
         ("status.podIPs", Source::Ips("/status/podIPs")),
     ],
-    patch: patch::POD,
+    patch: patch::core_v1::POD,
     ..Resource::BASE
 };
 

@@ -42,7 +42,7 @@ pub(crate) static POD_TEMPLATES: Resource = Resource {
         cells: row,
         ..Table::PLAIN
     },
-    patch: patch::POD_TEMPLATE,
+    patch: patch::core_v1::POD_TEMPLATE,
     ..Resource::BASE
 };
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     document::{items, text},
-    patch::schema::{self as patch, Rule},
+    patch::schema as patch,
     protobuf::tables,
     registry::{Resource, Subresource},
     schema::{self, KindSchema},
@@ -55,11 +55,7 @@ pub(crate) static SERVICES: Resource = Resource {
         ("spec.clusterIP", Source::Text(&["/spec/clusterIP"])),
         ("spec.type", Source::Text(&["/spec/type"])),
     ],
-    patch: &[
-        ("metadata", Rule::Object(patch::METADATA)),
-        ("spec", Rule::Object(&[("ports", Rule::Keyed("port", patch::PLAIN))])),
-        ("status", Rule::Object(patch::CONDITIONS)),
-    ],
+    patch: patch::core_v1::SERVICE,
     ..Resource::BASE
 };
 

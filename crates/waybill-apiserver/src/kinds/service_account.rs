@@ -26,7 +26,7 @@ pub(crate) static SERVICE_ACCOUNTS: Resource = Resource {
     schemas: &SERVICE_ACCOUNTS_SCHEMAS,
     protobuf: Some(&tables::core_v1::SERVICE_ACCOUNT),
     rules: Some(&ServiceAccount),
-    patch: patch::SERVICE_ACCOUNT,
+    patch: patch::core_v1::SERVICE_ACCOUNT,
     ..Resource::BASE
 };
 

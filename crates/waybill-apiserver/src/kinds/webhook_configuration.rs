@@ -10,7 +10,7 @@ use super::{
     document::{Field, fill, fill_number, fill_text},
 };
 use crate::{
-    patch::schema::{self as patch, Rule},
+    patch::schema as patch,
     protobuf::tables,
     registry::{Resource, Scope},
     schema::{self, KindSchema},
@@ -29,6 +29,7 @@ pub(crate) static VALIDATING_WEBHOOK_CONFIGURATIONS: Resource = Resource {
     kind: "ValidatingWebhookConfiguration",
     schemas: &VALIDATING_SCHEMAS,
     protobuf: Some(&tables::admissionregistration_v1::VALIDATING_WEBHOOK_CONFIGURATION),
+    patch: patch::admissionregistration_v1::VALIDATING_WEBHOOK_CONFIGURATION,
     rules: Some(&WebhookConfiguration { mutating: false }),
     ..CONFIGURATION
 };
@@ -42,6 +43,7 @@ pub(crate) static MUTATING_WEBHOOK_CONFIGURATIONS: Resource = Resource {
     kind: "MutatingWebhookConfiguration",
     schemas: &MUTATING_SCHEMAS,
     protobuf: Some(&tables::admissionregistration_v1::MUTATING_WEBHOOK_CONFIGURATION),
+    patch: patch::admissionregistration_v1::MUTATING_WEBHOOK_CONFIGURATION,
     rules: Some(&WebhookConfiguration { mutating: true }),
     ..CONFIGURATION
 };
@@ -62,10 +64,6 @@ const CONFIGURATION: Resource = Resource {
         },
         ..Table::PLAIN
     },
-    patch: &[
-        ("metadata", Rule::Object(patch::METADATA)),
-        ("webhooks", Rule::Keyed("name", patch::PLAIN)),
-    ],
     ..Resource::BASE
 };
 

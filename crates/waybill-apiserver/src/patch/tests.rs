@@ -4,10 +4,11 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::kinds::{namespace::NAMESPACES, pod::PODS};
 
 #[track_caller]
 fn merged(to: &Value, patch: &Value) -> Value {
-    apply(PatchType::Merge, patch.to_string().as_bytes(), to, schema::POD).unwrap()
+    apply(PatchType::Merge, patch.to_string().as_bytes(), to, PODS.patch).unwrap()
 }
 
 #[test]
@@ -46,12 +47,12 @@ fn patches_that_cannot_be_read_are_bad_requests() {
     let deep = "[".repeat(200);
     for kind in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
         for patch in ["", "{", "1", "\"x\"", &deep, "\u{0}"] {
-            let error = apply(kind, patch.as_bytes(), &json!({}), schema::POD).unwrap_err();
+            let error = apply(kind, patch.as_bytes(), &json!({}), PODS.patch).unwrap_err();
             assert_eq!(error.refusal(), Refusal::BadRequest, "{kind:?} {patch:?}");
         }
     }
     for kind in [PatchType::Merge, PatchType::Strategic] {
-        let error = apply(kind, b"[]", &json!({}), schema::POD).unwrap_err();
+        let error = apply(kind, b"[]", &json!({}), PODS.patch).unwrap_err();
         assert!(matches!(error, PatchError::NotAnObject));
     }
 }
@@ -99,9 +100,9 @@ proptest! {
     #[test]
     fn an_empty_patch_changes_nothing(object in objects()) {
         for kind in [PatchType::Merge, PatchType::Strategic] {
-            prop_assert_eq!(&apply(kind, b"{}", &object, schema::POD).unwrap(), &object);
+            prop_assert_eq!(&apply(kind, b"{}", &object, PODS.patch).unwrap(), &object);
         }
-        prop_assert_eq!(&apply(PatchType::Json, b"[]", &object, schema::POD).unwrap(), &object);
+        prop_assert_eq!(&apply(PatchType::Json, b"[]", &object, PODS.patch).unwrap(), &object);
     }
 
     #[test]
@@ -114,7 +115,7 @@ proptest! {
     fn no_document_panics(object in documents(), patch in documents()) {
         let patch = patch.to_string();
         for kind in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
-            for fields in [schema::POD, schema::NAMESPACE, schema::ANY] {
+            for fields in [PODS.patch, NAMESPACES.patch, schema::ANY] {
                 let _ = apply(kind, patch.as_bytes(), &object, fields);
             }
         }
@@ -123,8 +124,8 @@ proptest! {
     #[test]
     fn no_bytes_panic(data in any::<Vec<u8>>()) {
         for kind in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
-            let _ = apply_bytes(kind, &data, schema::POD);
-            let _ = apply_bytes(kind, &[b"{}\0", data.as_slice()].concat(), schema::POD);
+            let _ = apply_bytes(kind, &data, PODS.patch);
+            let _ = apply_bytes(kind, &[b"{}\0", data.as_slice()].concat(), PODS.patch);
         }
     }
 }

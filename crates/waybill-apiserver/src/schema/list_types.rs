@@ -1,9 +1,14 @@
 //! How lists and maps merge: the extensions that clients read when they compute a patch.
 //!
-//! The facts are those of the Kubernetes API. What is not listed here is replaced as a whole.
+//! The facts are those of the Kubernetes API, written by `cargo xtask gen` (ADR 0058) but for what the types of Go hold by
+//! value. What is not listed is replaced as a whole.
+
+#[rustfmt::skip]
+mod generated;
 
 use serde_json::{Value, json};
 
+use self::generated::{ATOMIC_MAPS, ATOMIC_OBJECTS, FIELDS, KEY_DEFAULTS};
 use super::definitions::{Definitions, OBJECT_META};
 
 /// Adds the extensions to every listed field that `definitions` has.
@@ -106,42 +111,6 @@ impl Merge {
     }
 }
 
-/// Objects that server-side apply replaces as a whole.
-const ATOMIC_OBJECTS: &[&str] = &[
-    "io.k8s.api.admissionregistration.v1.MatchResources",
-    "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations",
-    "io.k8s.api.admissionregistration.v1.ParamKind",
-    "io.k8s.api.admissionregistration.v1.ParamRef",
-    "io.k8s.api.admissionregistration.v1.Variable",
-    "io.k8s.api.core.v1.ConfigMapKeySelector",
-    "io.k8s.api.core.v1.FileKeySelector",
-    "io.k8s.api.core.v1.LocalObjectReference",
-    "io.k8s.api.core.v1.NodeSelector",
-    "io.k8s.api.core.v1.NodeSelectorTerm",
-    "io.k8s.api.core.v1.ObjectFieldSelector",
-    "io.k8s.api.core.v1.ObjectReference",
-    "io.k8s.api.core.v1.ResourceFieldSelector",
-    "io.k8s.api.core.v1.SecretKeySelector",
-    "io.k8s.api.core.v1.TypedLocalObjectReference",
-    "io.k8s.api.rbac.v1.RoleRef",
-    "io.k8s.api.rbac.v1.Subject",
-    "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
-    "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference",
-];
-
-/// Maps that server-side apply replaces as a whole.
-const ATOMIC_MAPS: &[(&str, &str)] = &[
-    ("io.k8s.api.core.v1.PodSpec", "nodeSelector"),
-    ("io.k8s.api.core.v1.ServiceSpec", "selector"),
-    ("io.k8s.api.node.v1.Scheduling", "nodeSelector"),
-];
-
-/// What the keys of lists are where an element does not say them.
-const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
-    ("io.k8s.api.core.v1.ContainerPort", "protocol", "TCP"),
-    ("io.k8s.api.core.v1.ServicePort", "protocol", "TCP"),
-];
-
 /// Objects that upstream's types hold by value, besides the parts of every object: they are there with what
 /// holds them, so whoever writes into one does not add it.
 const BY_VALUE: &[(&str, &[&str])] = &[
@@ -162,165 +131,6 @@ const BY_VALUE: &[(&str, &[&str])] = &[
 
 /// The parts of an object that it holds by value.
 const PARTS: [&str; 3] = ["metadata", "spec", "status"];
-
-const BY_NAME: Merge = Merge::By(&["name"]);
-const BY_TYPE: Merge = Merge::By(&["type"]);
-
-const WEBHOOK: &[(&str, Merge)] = &[
-    ("admissionReviewVersions", Merge::Atomic),
-    ("matchConditions", BY_NAME),
-    ("rules", Merge::Atomic),
-];
-
-const CONTAINER: &[(&str, Merge)] = &[
-    ("args", Merge::Atomic),
-    ("command", Merge::Atomic),
-    ("env", BY_NAME),
-    ("envFrom", Merge::Atomic),
-    ("ports", Merge::By(&["containerPort", "protocol"])),
-    ("resizePolicy", Merge::Atomic),
-    ("restartPolicyRules", Merge::Atomic),
-    ("volumeDevices", Merge::By(&["devicePath"])),
-    ("volumeMounts", Merge::By(&["mountPath"])),
-];
-
-/// The fields, by definition.
-const FIELDS: &[(&str, &[(&str, Merge)])] = &[
-    (
-        "io.k8s.api.certificates.v1.CertificateSigningRequestSpec",
-        &[("groups", Merge::Atomic), ("usages", Merge::Atomic)],
-    ),
-    (
-        "io.k8s.api.certificates.v1.CertificateSigningRequestStatus",
-        &[("conditions", Merge::ByReplaced(&["type"]))],
-    ),
-    (
-        "io.k8s.api.core.v1.ServiceSpec",
-        &[
-            ("clusterIPs", Merge::Atomic),
-            ("externalIPs", Merge::Atomic),
-            ("ipFamilies", Merge::Atomic),
-            ("loadBalancerSourceRanges", Merge::Atomic),
-            ("ports", Merge::By(&["port", "protocol"])),
-        ],
-    ),
-    ("io.k8s.api.core.v1.ServiceStatus", &[("conditions", BY_TYPE)]),
-    ("io.k8s.api.core.v1.Endpoints", &[("subsets", Merge::Atomic)]),
-    (
-        "io.k8s.api.discovery.v1.EndpointSlice",
-        &[("endpoints", Merge::Atomic), ("ports", Merge::Atomic)],
-    ),
-    ("io.k8s.api.admissionregistration.v1.MutatingWebhook", WEBHOOK),
-    ("io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration", &[("webhooks", BY_NAME)]),
-    (
-        "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec",
-        &[("validationActions", Merge::SetReplaced)],
-    ),
-    (
-        "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicySpec",
-        &[
-            ("auditAnnotations", Merge::Atomic),
-            ("matchConditions", BY_NAME),
-            ("validations", Merge::Atomic),
-            ("variables", BY_NAME),
-        ],
-    ),
-    (
-        "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyStatus",
-        &[("conditions", Merge::ByReplaced(&["type"]))],
-    ),
-    ("io.k8s.api.admissionregistration.v1.ValidatingWebhook", WEBHOOK),
-    (
-        "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration",
-        &[("webhooks", BY_NAME)],
-    ),
-    ("io.k8s.api.core.v1.Container", CONTAINER),
-    ("io.k8s.api.core.v1.EphemeralContainer", CONTAINER),
-    (
-        "io.k8s.api.core.v1.PodSpec",
-        &[
-            ("containers", BY_NAME),
-            ("ephemeralContainers", BY_NAME),
-            ("hostAliases", Merge::By(&["ip"])),
-            ("imagePullSecrets", BY_NAME),
-            ("initContainers", BY_NAME),
-            ("readinessGates", Merge::Atomic),
-            ("resourceClaims", Merge::ByRetainKeys(&["name"])),
-            ("schedulingGates", BY_NAME),
-            ("tolerations", Merge::Atomic),
-            ("topologySpreadConstraints", Merge::By(&["topologyKey", "whenUnsatisfiable"])),
-            ("volumes", Merge::ByRetainKeys(&["name"])),
-        ],
-    ),
-    (
-        "io.k8s.api.core.v1.PodStatus",
-        &[
-            ("conditions", BY_TYPE),
-            ("containerStatuses", Merge::Atomic),
-            ("ephemeralContainerStatuses", Merge::Atomic),
-            ("hostIPs", Merge::PatchBy("ip")),
-            ("initContainerStatuses", Merge::Atomic),
-            ("podIPs", Merge::By(&["ip"])),
-            ("resourceClaimStatuses", Merge::ByRetainKeys(&["name"])),
-        ],
-    ),
-    ("io.k8s.api.core.v1.ContainerStatus", &[("volumeMounts", Merge::By(&["mountPath"]))]),
-    ("io.k8s.api.core.v1.ResourceRequirements", &[("claims", Merge::ByReplaced(&["name"]))]),
-    ("io.k8s.api.core.v1.ProjectedVolumeSource", &[("sources", Merge::Atomic)]),
-    ("io.k8s.api.core.v1.ConfigMapVolumeSource", &[("items", Merge::Atomic)]),
-    ("io.k8s.api.core.v1.ConfigMapProjection", &[("items", Merge::Atomic)]),
-    ("io.k8s.api.core.v1.SecretVolumeSource", &[("items", Merge::Atomic)]),
-    ("io.k8s.api.core.v1.SecretProjection", &[("items", Merge::Atomic)]),
-    ("io.k8s.api.core.v1.DownwardAPIVolumeSource", &[("items", Merge::Atomic)]),
-    ("io.k8s.api.core.v1.DownwardAPIProjection", &[("items", Merge::Atomic)]),
-    ("io.k8s.api.core.v1.TopologySpreadConstraint", &[("matchLabelKeys", Merge::Atomic)]),
-    ("io.k8s.api.core.v1.NodeSpec", &[("podCIDRs", Merge::Set), ("taints", Merge::Atomic)]),
-    (
-        "io.k8s.api.core.v1.NodeStatus",
-        &[
-            ("addresses", BY_TYPE),
-            ("conditions", BY_TYPE),
-            ("images", Merge::Atomic),
-            ("volumesAttached", Merge::Atomic),
-            ("volumesInUse", Merge::Atomic),
-        ],
-    ),
-    ("io.k8s.api.core.v1.NamespaceSpec", &[("finalizers", Merge::Atomic)]),
-    ("io.k8s.api.core.v1.NamespaceStatus", &[("conditions", BY_TYPE)]),
-    (
-        "io.k8s.api.core.v1.ServiceAccount",
-        &[("imagePullSecrets", Merge::Atomic), ("secrets", BY_NAME)],
-    ),
-    (
-        "io.k8s.api.rbac.v1.PolicyRule",
-        &[
-            ("apiGroups", Merge::Atomic),
-            ("nonResourceURLs", Merge::Atomic),
-            ("resourceNames", Merge::Atomic),
-            ("resources", Merge::Atomic),
-            ("verbs", Merge::Atomic),
-        ],
-    ),
-    ("io.k8s.api.rbac.v1.AggregationRule", &[("clusterRoleSelectors", Merge::Atomic)]),
-    ("io.k8s.api.rbac.v1.ClusterRole", &[("rules", Merge::Atomic)]),
-    ("io.k8s.api.rbac.v1.ClusterRoleBinding", &[("subjects", Merge::Atomic)]),
-    ("io.k8s.api.rbac.v1.Role", &[("rules", Merge::Atomic)]),
-    ("io.k8s.api.rbac.v1.RoleBinding", &[("subjects", Merge::Atomic)]),
-    (
-        "io.k8s.api.storage.v1.CSIDriverSpec",
-        &[("tokenRequests", Merge::Atomic), ("volumeLifecycleModes", Merge::SetReplaced)],
-    ),
-    ("io.k8s.api.storage.v1.CSINodeDriver", &[("topologyKeys", Merge::Atomic)]),
-    ("io.k8s.api.storage.v1.CSINodeSpec", &[("drivers", BY_NAME)]),
-    (
-        "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
-        &[
-            ("finalizers", Merge::Set),
-            ("managedFields", Merge::Atomic),
-            ("ownerReferences", Merge::By(&["uid"])),
-        ],
-    ),
-];
 
 #[cfg(test)]
 mod tests {
