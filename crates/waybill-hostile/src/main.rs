@@ -16,7 +16,10 @@ mod inheritance;
 mod machine;
 mod other_process;
 mod planted;
+mod proc_files;
 mod rights;
+mod running_program;
+mod sockets;
 mod spy;
 mod user_namespace;
 
@@ -30,6 +33,7 @@ type Attack = fn(&[String]) -> Outcome;
 
 /// By name.
 const ATTACKS: &[(&str, Attack)] = &[
+    ("abstract-sockets", sockets::connect),
     ("cgroups-enter", cgroups::enter),
     ("cgroups-lift", cgroups::lift),
     ("cgroups-see", cgroups::see),
@@ -42,8 +46,10 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("levers", machine::levers),
     ("outer-directory", inheritance::directory),
     (fork::STAND_STILL, fork::stand_still),
+    ("overwrite", running_program::overwrite),
     ("planted", planted::run),
     ("ptrace", other_process::attach),
+    ("redirected", proc_files::redirected),
     ("release-agent", machine::release_agent),
     ("rights", rights::of_the_machine),
     ("spy", spy::on_those_who_enter),

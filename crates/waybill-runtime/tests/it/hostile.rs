@@ -5,11 +5,10 @@
 
 use std::{fs, path::Path, process::Command};
 
-use oci_spec::runtime::Capability;
 use waybill_runtime::engine::{ContainerRequest, ProcessIo, SeccompProfile, Session, State};
 use waybill_testkit::hostile::hostile;
 
-use crate::lab::{Lab, exec, hierarchies};
+use crate::lab::{Lab, exec, hierarchies, with_ptrace};
 
 /// What nodes have masked and read-only.
 const MASKED: [&str; 12] = [
@@ -217,16 +216,7 @@ async fn those_who_enter_are_not_seen_before_they_are_inside() {
     assert_eq!(code, 1, "{text}");
     lab.kill_and_delete("box").await;
     // Who may debug everything sees them.
-    let mut request = usual(&lab, "box", &["/bin/sleep", "1000"]);
-    let mut process = request.spec.process().clone().unwrap();
-    let mut sets = process.capabilities().clone().unwrap();
-    let mut more = sets.permitted().clone().unwrap();
-    more.insert(Capability::SysPtrace);
-    sets.set_bounding(Some(more.clone()))
-        .set_effective(Some(more.clone()))
-        .set_permitted(Some(more));
-    process.set_capabilities(Some(sets));
-    request.spec.set_process(Some(process));
+    let request = with_ptrace(usual(&lab, "box", &["/bin/sleep", "1000"]));
     lab.engine().create("box", request).await.unwrap();
     lab.engine().start("box").await.unwrap();
     let (text, code) = be_spied_on(&lab, 5000).await;

@@ -262,6 +262,20 @@ pub(crate) fn unified() -> PathBuf {
 }
 
 /// A session that runs `arguments` and whose output is read.
+/// The container, with the right to look at every process that it sees.
+pub(crate) fn with_ptrace(mut request: ContainerRequest) -> ContainerRequest {
+    let mut process = request.spec.process().clone().unwrap();
+    let mut sets = process.capabilities().clone().unwrap();
+    let mut more = sets.permitted().clone().unwrap();
+    more.insert(Capability::SysPtrace);
+    sets.set_bounding(Some(more.clone()))
+        .set_effective(Some(more.clone()))
+        .set_permitted(Some(more));
+    process.set_capabilities(Some(sets));
+    request.spec.set_process(Some(process));
+    request
+}
+
 pub(crate) fn exec(arguments: &[&str]) -> ExecRequest {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     ExecRequest {

@@ -36,5 +36,8 @@ mod engine_tomorrow;
 mod history;
 mod hostile;
 mod hostile_files;
+mod hostile_network;
+mod hostile_proc;
+mod hostile_program;
 mod hostile_users;
 mod lab;
