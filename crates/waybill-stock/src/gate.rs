@@ -143,50 +143,46 @@ impl Gate {
         let listen = |source| GateError::Listen { listen: config.listen, source };
         let socket = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = socket.local_addr().map_err(listen)?;
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let clock = Arc::clone(&config.clock);
-        let service = Arc::new(Service {
-            classes: Classes::new(client.clone(), &config.group),
-            rights: Rights::new(client.clone(), config.group),
-            keys: Keys::new(client.clone(), &config.namespace, config.key_lead, Arc::clone(&clock)),
-            records: Records::new(records),
-            trust: Arc::clone(&trust),
-            namespace: config.namespace.clone(),
-            client: client.clone(),
-            clock: Arc::clone(&clock),
-            metrics: Metrics::default(),
-            peers: Arc::default(),
-            room: Room::default(),
-            reading: Semaphore::new(READ_AT_ONCE),
-            leaving: AtomicBool::new(false),
-            tasks: tasks.clone(),
-            stop: stop.clone(),
-        });
-        match config.serving {
+        let service = Arc::new(Service::new(&config, &client, records, Arc::clone(&trust)));
+        let tasks = service.tasks.clone();
+        let gate = Self { address, service, tasks };
+        gate.keep_certificate(config, client, &tls)?;
+        let believing = Arc::clone(&tls);
+        gate.run(async move { trust.follow(believing).await });
+        let service = Arc::clone(&gate.service);
+        gate.run(async move { service.classes.follow().await });
+        let service = Arc::clone(&gate.service);
+        gate.run(async move { service.keys.keep().await });
+        gate.tasks.spawn(connection::accept(socket, tls, Arc::clone(&gate.service)));
+        Ok(gate)
+    }
+
+    /// Shows a certificate and keeps it current.
+    fn keep_certificate(
+        &self,
+        config: Config,
+        client: Client,
+        tls: &Arc<Tls>,
+    ) -> Result<(), GateError> {
+        let tls = Arc::clone(tls);
+        let Config { serving, namespace, clock, .. } = config;
+        match serving {
             Serving::Files(paths) => {
                 let mut files = Watched::new([paths.certificate.clone(), paths.key.clone()]);
                 files.refresh(|| tls::show_files(&tls, &paths)).map_err(GateError::Tls)?;
-                let refreshed = refresh(Arc::clone(&tls), files, paths);
-                tasks.spawn(stop.clone().run_until_cancelled_owned(refreshed));
+                self.run(refresh(tls, files, paths));
             }
             Serving::Own(names) => {
-                let namespace = config.namespace;
                 let own = Certificates { client, namespace, names, clock };
-                let tls = Arc::clone(&tls);
-                let kept = async move { own.keep(tls).await };
-                tasks.spawn(stop.clone().run_until_cancelled_owned(kept));
+                self.run(async move { own.keep(tls).await });
             }
         }
-        let trusted = Arc::clone(&tls);
-        let followed = async move { trust.follow(trusted).await };
-        tasks.spawn(stop.clone().run_until_cancelled_owned(followed));
-        tasks.spawn(connection::accept(socket, tls, Arc::clone(&service)));
-        let followed = Arc::clone(&service);
-        let follow = async move { followed.classes.follow().await };
-        tasks.spawn(stop.clone().run_until_cancelled_owned(follow));
-        let kept = Arc::clone(&service);
-        tasks.spawn(stop.run_until_cancelled_owned(async move { kept.keys.keep().await }));
-        Ok(Self { address, service, tasks })
+        Ok(())
+    }
+
+    /// Runs something until the gate is told to stop.
+    fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(self.service.stop.clone().run_until_cancelled_owned(task));
     }
 
     /// Where it listens.
@@ -258,6 +254,27 @@ struct Service {
 }
 
 impl Service {
+    fn new(config: &Config, client: &Client, records: RecordOutput, trust: Arc<Trust>) -> Self {
+        let clock = || Arc::clone(&config.clock);
+        Self {
+            classes: Classes::new(client.clone(), &config.group),
+            rights: Rights::new(client.clone(), config.group.clone()),
+            keys: Keys::new(client.clone(), &config.namespace, config.key_lead, clock()),
+            records: Records::new(records),
+            trust,
+            namespace: config.namespace.clone(),
+            client: client.clone(),
+            clock: clock(),
+            metrics: Metrics::default(),
+            peers: Arc::default(),
+            room: Room::default(),
+            reading: Semaphore::new(READ_AT_ONCE),
+            leaving: AtomicBool::new(false),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+
     /// Answers a request of a client that has proved to be `client`, if it has proved anything.
     async fn answer(
         &self,
