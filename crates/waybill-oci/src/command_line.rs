@@ -37,6 +37,8 @@ pub(crate) struct Log {
 pub(crate) enum Action {
     /// `create` or `run`.
     Create {
+        /// The container.
+        id: String,
         /// Where the container's files are; the working directory when absent.
         bundle: Option<PathBuf>,
     },
@@ -281,7 +283,7 @@ fn options(
 }
 
 fn create(words: &[OsString], at: usize) -> Result<Action, CommandLineError> {
-    let (options, _) = sole_id(words, at, CREATE)?;
+    let (options, id) = sole_id(words, at, CREATE)?;
     let mut bundle = None;
     for option in options {
         match option.name {
@@ -291,7 +293,7 @@ fn create(words: &[OsString], at: usize) -> Result<Action, CommandLineError> {
             _ => {}
         }
     }
-    Ok(Action::Create { bundle })
+    Ok(Action::Create { id, bundle })
 }
 
 /// Options and then one container; runc would look for options behind it, too.
@@ -398,7 +400,7 @@ mod tests {
         assert_eq!(words[8], "/n");
         assert_eq!(
             parse("create --bundle /b --pid-file /p c1").unwrap().action,
-            Action::Create { bundle: Some("/b".into()) }
+            Action::Create { id: "c1".to_owned(), bundle: Some("/b".into()) }
         );
     }
 

@@ -21,14 +21,19 @@ use crate::{
 };
 
 /// Prepares the bundle. One in which nothing is ours stays as it is, and costs one look at its file.
-pub(crate) fn create(node: &Node, bundle: Option<&Path>, root: Option<&Path>) -> Result<(), Fault> {
+pub(crate) fn create(
+    node: &Node,
+    id: &str,
+    bundle: Option<&Path>,
+    root: Option<&Path>,
+) -> Result<(), Fault> {
     let directory = bundle.unwrap_or(Path::new("."));
     // A bundle that cannot be read is the runtime's to complain about: it makes no container of it.
     let Ok(found) = Bundle::read_if_it_has(directory, &["waybill{", DEBUG_VARIABLE]) else {
         return Ok(());
     };
     let Some(mut bundle) = found else { return Ok(()) };
-    let changed = debug::begin(node, &mut bundle)?;
+    let changed = debug::begin(node, id, &mut bundle)?;
     if resolve(node, &mut bundle, directory, root)? || changed {
         bundle.write().map_err(|_| CreateFault::Bundle)?;
     }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Takes the token out of the environment and records the session; whether there was one.
-pub(crate) fn begin(node: &Node, bundle: &mut Bundle) -> Result<bool, Fault> {
+pub(crate) fn begin(node: &Node, id: &str, bundle: &mut Bundle) -> Result<bool, Fault> {
     let mut env = bundle.env();
     let Some(at) = env
         .iter()
@@ -36,7 +36,7 @@ pub(crate) fn begin(node: &Node, bundle: &mut Bundle) -> Result<bool, Fault> {
         return Err(Refusal::Changed.into());
     }
     mark_used(node, &node.layout().used_session(&claims.session))?;
-    let mut record = record::record(node, &identity, "", &[], Verdict::Attributed);
+    let mut record = record::record(node, &identity, id, &[], Verdict::Attributed);
     record.kind = StockKind::Debug;
     record.privileged = bundle.is_privileged();
     record.tty = claims.tty;

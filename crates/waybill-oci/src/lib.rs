@@ -64,8 +64,8 @@ fn call(words: Vec<OsString>, now: SystemTime, log: &mut Log) -> Fault {
     };
     let words = match &line.action {
         Action::Other => Ok(line.words),
-        Action::Create { bundle } => {
-            create::create(&node, bundle.as_deref(), line.root.as_deref()).map(|()| line.words)
+        Action::Create { id, bundle } => {
+            create::create(&node, id, bundle.as_deref(), line.root.as_deref()).map(|()| line.words)
         }
         Action::Exec(exec) => exec::exec(&node, exec, &line.words, line.root.as_deref()),
         Action::Checkpoint { id } => {

@@ -145,6 +145,7 @@ fn a_debug_container_is_a_session_as_a_whole() {
         lab.create(&[&stamped]);
         let record = lab.record(&claims.session);
         assert_eq!((record.kind, record.verdict), (StockKind::Debug, Verdict::Attributed));
+        assert_eq!(record.container_id, lab.id);
         let (_, output) = lab.session(&["sh", "-c", "busybox tr '\\0' '\\n' < /proc/1/environ"]);
         let environment = String::from_utf8(output.stdout).unwrap();
         assert!(
