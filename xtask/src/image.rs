@@ -161,12 +161,13 @@ fn archive(name: &str, layer: &[u8]) -> Result<Vec<u8>> {
         "config": blob("config.v1+json", &config), "layers": [blob("layer.v1.tar", layer)],
     });
     let manifest = manifest.to_string().into_bytes();
-    let mut entry = blob("manifest.v1+json", &manifest);
     let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
-    // The first is what containerd reads, the second what everybody else does.
-    entry["annotations"] =
-        json!({"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag});
-    entry["platform"] = json!({"architecture": architecture(), "os": "linux"});
+    let entry = json!({
+        "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest(&manifest), "size": manifest.len(),
+        // The first is what containerd reads, the second what everybody else does.
+        "annotations": {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag},
+        "platform": {"architecture": architecture(), "os": "linux"},
+    });
     let index: Value = json!({"schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [entry]});
     let mut tar = tar::Builder::new(Vec::new());

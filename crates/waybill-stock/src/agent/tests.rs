@@ -23,7 +23,7 @@ use tokio::{
 };
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
-use waybill_api::stock::{Answer, AskedReference, AskedValues, KeySet, PodFacts, PublicKey};
+use waybill_api::stock::{Answer, AskedReference, AskedValues, PodFacts, PublicKey};
 use waybill_core::secret::SecretBytes;
 use waybill_csi::{
     driver::{self, Call, Driver, Query},

@@ -1,7 +1,7 @@
 //! What is believed about callers at the moment, kept current.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -134,8 +134,8 @@ impl Trust {
     }
 }
 
-async fn follow_file(tls: &Tls, authority: &PathBuf) {
-    let mut file = Watched::new([authority.clone()]);
+async fn follow_file(tls: &Tls, authority: &Path) {
+    let mut file = Watched::new([authority.to_owned()]);
     loop {
         if let Err(error) = file.refresh(|| tls::believe_file(tls, authority)) {
             tracing::warn!(error = %Chain(&error), "the authority of callers cannot be read again");

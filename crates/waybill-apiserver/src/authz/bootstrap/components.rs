@@ -303,6 +303,8 @@ fn binding_of_system(name: &str, role: &str, subjects: &[Value]) -> Value {
 
 fn in_system(name: &str) -> Value {
     let mut metadata = metadata(name, &[]);
-    metadata["namespace"] = json!(SYSTEM);
+    if let Some(members) = metadata.as_object_mut() {
+        members.insert("namespace".to_owned(), json!(SYSTEM));
+    }
     metadata
 }
