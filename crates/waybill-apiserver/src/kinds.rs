@@ -46,8 +46,8 @@ pub(crate) use self::{
     certificate_request::{prepare_approval, validate_approval},
     namespace::{prepare_finalize, validate_finalize},
     pod::{
-        bind, prepare_ephemeral_containers_update, validate_binding,
-        validate_ephemeral_containers_update,
+        bind, prepare_ephemeral_containers_update, prepare_resize, validate_binding,
+        validate_ephemeral_containers_update, validate_resize,
     },
 };
 use crate::registry::Scope;

@@ -11,7 +11,7 @@ use waybill_apply::{ApplyError, FieldSet, Schema, Tracker, Versions, manager_of_
 use crate::{
     convert,
     document::{at, put, text},
-    kinds::pod::PODS,
+    kinds::pod::{PODS, with_resources_of},
     registry::{RESOURCES, Resource},
     schema::KindSchema,
     write::Part,
@@ -37,6 +37,12 @@ impl ManagedWrite<'_> {
             (Part::EphemeralContainers, Some(live)) => {
                 let mut changed = live.clone();
                 put(&mut changed, EPHEMERAL_CONTAINERS, at(new, EPHEMERAL_CONTAINERS).clone());
+                self.tracker(|tracker| tracker.track(Some(live), &mut changed));
+                put(new, MANAGED_FIELDS, at(&changed, MANAGED_FIELDS).clone());
+            }
+            // As above, with their resources.
+            (Part::Resize, Some(live)) => {
+                let mut changed = with_resources_of(new, live);
                 self.tracker(|tracker| tracker.track(Some(live), &mut changed));
                 put(new, MANAGED_FIELDS, at(&changed, MANAGED_FIELDS).clone());
             }
@@ -113,7 +119,11 @@ impl Versions for Served {
         match self.part {
             Part::Status if self.resource.is(&PODS) => &POD_STATUS,
             Part::Approval | Part::Status => &STATUS,
-            Part::Binding | Part::EphemeralContainers | Part::Finalize | Part::Main => &MAIN,
+            Part::Binding
+            | Part::EphemeralContainers
+            | Part::Finalize
+            | Part::Main
+            | Part::Resize => &MAIN,
         }
     }
 }

@@ -166,6 +166,16 @@ impl Pod {
         Some(self.object.status.as_ref()?.start_time.as_ref()?.0)
     }
 
+    /// Whether the API server remembers that its node can never give it what it asks for now.
+    pub(crate) fn has_infeasible_resize(&self) -> bool {
+        let conditions = self.object.status.iter().flat_map(|status| &status.conditions).flatten();
+        conditions.into_iter().any(|condition| {
+            condition.type_ == "PodResizePending"
+                && condition.status == "True"
+                && condition.reason.as_deref() == Some("Infeasible")
+        })
+    }
+
     /// Whether the API server remembers that it succeeded or failed, so that it never runs again.
     pub(crate) fn has_ended(&self) -> bool {
         let phase = self.object.status.as_ref().and_then(|status| status.phase.as_deref());

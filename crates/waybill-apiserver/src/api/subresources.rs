@@ -39,8 +39,9 @@ impl Api {
             return Err(Status::method_not_allowed(route.status_target(), verb));
         }
         match (subresource.name, verb) {
-            ("approval" | "status" | "ephemeralcontainers", "get") => {
+            ("approval" | "status" | "ephemeralcontainers" | "resize", "get") => {
                 let object = self.reader.get(route)?;
+                context.audit.response_object(|| object.document());
                 let view = super::view(&context, route.resource)?;
                 let body = view.object(route.resource, &object, (self.clock)());
                 Ok(view.answer(StatusCode::OK, body).into())
@@ -53,6 +54,9 @@ impl Api {
             }
             ("finalize", _) => {
                 self.change(route, Part::Finalize, context, request).await.map(Into::into)
+            }
+            ("resize", _) => {
+                self.change(route, Part::Resize, context, request).await.map(Into::into)
             }
             ("ephemeralcontainers", _) => self
                 .change(route, Part::EphemeralContainers, context, request)

@@ -12,6 +12,7 @@ mod handler;
 mod mount;
 mod os;
 mod qos;
+mod resize;
 mod resources;
 mod restart;
 mod security;
@@ -30,6 +31,7 @@ use waybill_api::{field::ErrorList, pod::drop_disabled_fields};
 pub(crate) use self::{
     binding::{bind, validate_binding},
     ephemeral::{prepare_ephemeral_containers_update, validate_ephemeral_containers_update},
+    resize::{prepare_resize, validate_resize, with_resources_of},
 };
 pub(super) use self::{
     defaults::default_spec,
@@ -76,6 +78,12 @@ pub(crate) static PODS: Resource = Resource {
         Subresource::connect("exec", "PodExecOptions"),
         Subresource { name: "log", group_version: None, kind: "", verbs: &["get"] },
         Subresource::connect("portforward", "PodPortForwardOptions"),
+        Subresource {
+            name: "resize",
+            group_version: None,
+            kind: "",
+            verbs: &["get", "patch", "update"],
+        },
         Subresource::STATUS,
     ],
     schemas: &PODS_SCHEMAS,

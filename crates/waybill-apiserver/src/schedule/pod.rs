@@ -11,7 +11,7 @@ use waybill_api::pod::PodEnvSpec;
 
 use crate::schedule::{
     affinity::Affinity,
-    resources::{Amounts, Consumer, Requirements, pod_requests},
+    resources::{Amounts, Consumer, Given, Requirements, if_readable, pod_requests},
     taint::Toleration,
 };
 
@@ -83,7 +83,8 @@ impl HostPort {
 impl Pod {
     /// Reads a `v1.Pod`.
     pub(super) fn read(object: &Value) -> Result<Self, serde_json::Error> {
-        let Document { metadata, spec, status } = Document::deserialize(object)?;
+        let Document { metadata, mut spec, status } = Document::deserialize(object)?;
+        spec.count_given(&status);
         let csi_drivers = match object.get("spec") {
             Some(spec) => PodEnvSpec::from_value(spec)?.csi_drivers().map(str::to_owned).collect(),
             None => BTreeSet::new(),
@@ -162,10 +163,43 @@ struct Spec {
     overhead: Amounts,
 }
 
+impl Spec {
+    /// Counts what the containers were given beside what they ask for.
+    fn count_given(&mut self, status: &Status) {
+        let is_infeasible = status.conditions.iter().any(|condition| {
+            (&*condition.kind, &*condition.status, &*condition.reason)
+                == ("PodResizePending", "True", "Infeasible")
+        });
+        // What runs before the others ends, and is never resized.
+        let sidecars = self.init_containers.iter_mut().filter(|one| one.consumer.is_sidecar());
+        for container in sidecars {
+            container.consumer.count_given(&status.init_container_statuses, is_infeasible);
+        }
+        for container in &mut self.containers {
+            container.consumer.count_given(&status.container_statuses, is_infeasible);
+        }
+    }
+}
+
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: String,
+    #[serde(deserialize_with = "if_readable")]
+    conditions: Vec<Condition>,
+    #[serde(deserialize_with = "if_readable")]
+    container_statuses: Vec<Given>,
+    #[serde(deserialize_with = "if_readable")]
+    init_container_statuses: Vec<Given>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -233,6 +267,36 @@ mod tests {
         assert!(!port("/80").conflicts(&port("/81")));
         let udp = HostPort { protocol: "UDP".into(), ..port("/80") };
         assert!(!udp.conflicts(&port("/80")));
+    }
+
+    #[test]
+    fn a_resize_counts_until_it_is_done_or_cannot_be() {
+        let pod = |asked: &str, given: &Value, reason: &str| {
+            let container = json!({"name": "c", "resources": {"requests": {"cpu": asked}}});
+            let pod = json!({
+                "spec": {"containers": [container], "initContainers": [
+                    {"name": "init", "resources": {"requests": {"cpu": "50m"}}}]},
+                "status": {
+                    "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+                    "containerStatuses": [given], "initContainerStatuses": [
+                        {"name": "init", "resources": {"requests": {"cpu": "9"}}}]},
+            });
+            Pod::read(&pod).unwrap().requests.get("cpu")
+        };
+        let given = |allocated: &str, has: &str| {
+            json!({"name": "c", "allocatedResources": {"cpu": allocated},
+                "resources": {"requests": {"cpu": has}}})
+        };
+        // More, which it does not have yet; less, which it still has.
+        assert_eq!(pod("2", &given("1", "1"), "Deferred"), 2000);
+        assert_eq!(pod("1", &given("2", "2"), ""), 2000);
+        assert_eq!(pod("1", &given("1", "2"), ""), 2000);
+        assert_eq!(pod("1", &given("1", "1"), ""), 1000);
+        assert_eq!(pod("64", &given("1", "1"), "Infeasible"), 1000);
+        // A node that does not tell does not resize, and none makes a pod unreadable.
+        assert_eq!(pod("2", &json!({"name": "c", "allocatedResources": {"cpu": "4"}}), ""), 2000);
+        assert_eq!(pod("2", &given("x", "1"), ""), 2000);
+        assert_eq!(pod("2", &given("1", "x"), ""), 2000);
     }
 
     #[test]

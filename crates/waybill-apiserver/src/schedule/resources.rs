@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error},
+};
 use serde_json::Value;
 use waybill_api::quantity;
 
@@ -63,6 +66,7 @@ impl Requirements {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Consumer {
+    pub(super) name: String,
     pub(super) resources: Requirements,
     pub(super) restart_policy: String,
 }
@@ -72,6 +76,42 @@ impl Consumer {
     pub(super) fn is_sidecar(&self) -> bool {
         self.restart_policy == "Always"
     }
+
+    /// Counts what its node gave it beside what it asks for. Until a resize is done that is the larger of the two; one that
+    /// the node will never do counts for nothing.
+    pub(super) fn count_given(&mut self, statuses: &[Given], is_infeasible: bool) {
+        let given = statuses.iter().find(|status| status.name == self.name);
+        // A node that does not tell what containers have does not resize them.
+        let Some((given, resources)) =
+            given.and_then(|given| Some((given, given.resources.as_ref()?)))
+        else {
+            return;
+        };
+        let mut counted = resources.requests.clone();
+        counted.raise_to(&given.allocated_resources);
+        if !is_infeasible {
+            counted.raise_to(&self.resources.amounts());
+        }
+        self.resources = Requirements { requests: counted, limits: Amounts::default() };
+    }
+}
+
+/// What a node says that a container has.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Given {
+    name: String,
+    #[serde(deserialize_with = "if_readable")]
+    allocated_resources: Amounts,
+    #[serde(deserialize_with = "if_readable")]
+    resources: Option<Requirements>,
+}
+
+/// No status can make a pod unreadable, and so uncounted.
+pub(super) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Value::deserialize(deserializer).map(|value| serde_json::from_value(value).unwrap_or_default())
 }
 
 /// The most that a pod uses at any time, which is what its node must have.

@@ -28,6 +28,8 @@ pub(crate) enum Part {
     /// The finalizers of a namespace.
     Finalize,
     Main,
+    /// Processors and memory of the containers of a pod.
+    Resize,
     Status,
 }
 
@@ -40,13 +42,14 @@ impl Part {
             Self::EphemeralContainers => "ephemeralcontainers",
             Self::Finalize => "finalize",
             Self::Main => "",
+            Self::Resize => "resize",
             Self::Status => "status",
         }
     }
 
     /// Whether what users leave out of it is filled in.
     fn has_defaults(self) -> bool {
-        matches!(self, Self::Approval | Self::EphemeralContainers | Self::Main)
+        matches!(self, Self::Approval | Self::EphemeralContainers | Self::Main | Self::Resize)
     }
 }
 
@@ -149,6 +152,10 @@ impl Writer {
             Part::EphemeralContainers => {
                 kinds::prepare_ephemeral_containers_update(new, old, &self.context);
                 kinds::validate_ephemeral_containers_update(new, old, &self.context)
+            }
+            Part::Resize => {
+                kinds::prepare_resize(new, old, &self.context);
+                kinds::validate_resize(new, old)
             }
             Part::Finalize => {
                 kinds::prepare_finalize(new, old);

@@ -32,6 +32,19 @@ impl Requests {
         Self { cpu: cpu_requests(pod), memory: bytes_requested(pod, "memory") }
     }
 
+    /// What a pod keeps from others: the larger of what it has and what it asks for. What the node will never give it is kept from nobody.
+    pub(super) fn held(pod: &Pod) -> Self {
+        let (asked, before) = (Self::of(pod), given_otherwise(pod));
+        if before.is_empty() {
+            return asked;
+        }
+        let has = Self::of(&pod.with_resources(&before));
+        if pod.has_infeasible_resize() {
+            return has;
+        }
+        Self { cpu: asked.cpu.max(has.cpu), memory: asked.memory.max(has.memory) }
+    }
+
     pub(super) fn saturating_add(self, other: Self) -> Self {
         Self {
             cpu: self.cpu.saturating_add(other.cpu),
@@ -121,7 +134,7 @@ mod tests {
     use super::*;
     use crate::pod::PodOrigin;
 
-    fn pod(wanted: &str, given: Option<&str>) -> Arc<Pod> {
+    fn object(wanted: &str, given: Option<&str>) -> Value {
         let resources = |cpu: &str| json!({ "requests": { "cpu": cpu }, "limits": { "cpu": cpu } });
         let status = given.map_or(Value::Null, |given| {
             json!({ "containerStatuses": [{
@@ -129,12 +142,28 @@ mod tests {
                 "resources": resources(given),
             }] })
         });
-        let object = json!({
+        json!({
             "metadata": { "name": "p", "namespace": "ns", "uid": "uid-1" },
             "spec": { "containers": [{ "name": "a", "image": "i", "resources": resources(wanted) }] },
             "status": status,
-        });
-        Arc::new(Pod::from_value(object, PodOrigin::ApiServer).unwrap())
+        })
+    }
+
+    fn pod(wanted: &str, given: Option<&str>) -> Arc<Pod> {
+        Arc::new(Pod::from_value(object(wanted, given), PodOrigin::ApiServer).unwrap())
+    }
+
+    #[test]
+    fn what_is_never_given_is_kept_from_nobody() {
+        let milli = |asked: &str, given: Option<&str>| Requests::held(&pod(asked, given)).cpu;
+        assert_eq!(milli("2", None), 2000);
+        assert_eq!(milli("2", Some("1")), 2000);
+        assert_eq!(milli("1", Some("2")), 2000);
+        let mut object = object("64", Some("1"));
+        object["status"]["conditions"] =
+            json!([{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]);
+        let pod = Pod::from_value(object, PodOrigin::ApiServer).unwrap();
+        assert_eq!(Requests::held(&pod).cpu, 1000);
     }
 
     #[track_caller]

@@ -133,7 +133,8 @@ impl Worker {
         let others = || {
             let pods = self.workers.all().into_iter();
             let others = pods.filter(|other| other.uid() != pod.uid() && !other.has_ended());
-            others.fold(Requests::default(), |sum, other| sum.saturating_add(Requests::of(&other)))
+            others
+                .fold(Requests::default(), |sum, other| sum.saturating_add(Requests::held(&other)))
         };
         let allocatable = &self.around.resolver.node.allocatable;
         let Allocated { pod: allocated, pending } = resize::allocate(pod, allocatable, others);

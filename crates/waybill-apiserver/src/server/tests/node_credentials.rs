@@ -287,6 +287,7 @@ async fn a_node_with_every_right_still_writes_only_what_is_its_own() {
         ("POST", format!("{pods}/q/eviction"), eviction, "with spec.nodeName set to itself"),
         ("POST", format!("{pods}/u/binding"), binding, "unexpected pod subresource \"binding\""),
         ("PATCH", format!("{POD}/ephemeralcontainers"), json!({}), "unexpected pod subresource"),
+        ("PATCH", format!("{POD}/resize"), json!({}), "unexpected pod subresource"),
         (
             "PATCH",
             format!("{pods}/q/status"),
