@@ -76,6 +76,7 @@ const VALIDATIONS: &[Validation] = &[
     Admission::check_env_names,
     Admission::check_default_class,
     Admission::check_signer,
+    Admission::restrict_subject,
 ];
 
 impl Admission {

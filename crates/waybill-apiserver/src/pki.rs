@@ -17,6 +17,7 @@ pub(crate) mod files;
 mod node;
 mod pair;
 pub(crate) mod tls;
+mod trusted_leaf;
 
 use std::{
     path::{Path, PathBuf},
@@ -32,6 +33,7 @@ use waybill_core::secret::SecretBytes;
 
 pub(crate) use self::authority::{IssueError, Issued};
 pub use self::node::{NodeFiles, NodeIdentity, NodeIdentityError, issue_node};
+pub(crate) use self::trusted_leaf::TrustedLeaf;
 use self::{
     authority::{Authority, Subject, Usage},
     files::{Audience, FileError},

@@ -29,9 +29,20 @@ impl MatchConditions {
         self.conditions.is_empty()
     }
 
-    /// Evaluates all. One that does not hold decides, whatever the others are.
+    /// Evaluates all, within a budget of their own.
     pub fn evaluate(&self, bindings: Bindings<'_>) -> Matched {
-        let mut evaluation = Evaluation::new(bindings, &[], Budget::match_conditions());
+        self.evaluate_within(bindings, &mut Budget::match_conditions())
+    }
+
+    /// Evaluates all, at the expense of `budget`. One that does not hold decides, whatever the others are.
+    pub fn evaluate_within(&self, bindings: Bindings<'_>, budget: &mut Budget) -> Matched {
+        let mut evaluation = Evaluation::new(bindings, &[], budget.clone());
+        let matched = self.evaluate_each(&mut evaluation);
+        *budget = evaluation.budget().clone();
+        matched
+    }
+
+    fn evaluate_each<'a>(&'a self, evaluation: &mut Evaluation<'a>) -> Matched {
         let mut errors = Vec::new();
         for (name, expression) in &self.conditions {
             match evaluation.evaluate(expression) {

@@ -44,6 +44,25 @@ pub struct Denial {
     pub reason: DenialReason,
 }
 
+/// What a policy may still cost for one request under one binding, whatever number of parameters that names.
+struct Budgets {
+    conditions: Budget,
+    validations: Budget,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self { conditions: Budget::match_conditions(), validations: Budget::policy() }
+    }
+}
+
+impl Budgets {
+    /// Whether nothing further can be evaluated, which has been said.
+    fn are_spent(&self) -> bool {
+        self.conditions.is_spent() || self.validations.is_spent()
+    }
+}
+
 /// What one validation came to when it did not pass.
 struct Failure {
     index: usize,
@@ -107,6 +126,8 @@ impl PolicyOutcome {
             true => None,
             false => surroundings.namespace(request.namespace),
         };
+        // Who writes parameters must not choose how long a request takes, so all of them share what one may cost.
+        let mut budgets = Budgets::default();
         for param in &params {
             let bindings = Bindings {
                 object: request.object,
@@ -116,7 +137,10 @@ impl PolicyOutcome {
                 params: param.as_deref(),
                 authorizer: Some(surroundings),
             };
-            self.evaluate(policy, binding, bindings, annotations);
+            self.evaluate(policy, binding, bindings, &mut budgets, annotations);
+            if budgets.are_spent() {
+                break;
+            }
         }
     }
 
@@ -125,24 +149,37 @@ impl PolicyOutcome {
         policy: &Policy,
         binding: &Binding,
         bindings: Bindings<'_>,
+        budgets: &mut Budgets,
         annotations: &mut Vec<(String, String)>,
     ) {
         if let Some(why) = &policy.broken {
             return self.error(policy, binding, why.clone());
         }
         // Conditions see no namespace object upstream, and ours neither.
-        match policy.compiled.conditions.evaluate(Bindings { namespace_object: None, ..bindings }) {
+        let seen = Bindings { namespace_object: None, ..bindings };
+        match policy.compiled.conditions.evaluate_within(seen, &mut budgets.conditions) {
             Matched::Yes => {}
             Matched::No(_) => return,
             Matched::Unclear(why) => return self.error(policy, binding, why),
         }
         let mut evaluation =
-            Evaluation::new(bindings, &policy.compiled.variables, Budget::policy());
+            Evaluation::new(bindings, &policy.compiled.variables, budgets.validations.clone());
+        self.validate(policy, binding, &mut evaluation, annotations);
+        budgets.validations = evaluation.budget().clone();
+    }
+
+    fn validate<'a>(
+        &mut self,
+        policy: &'a Policy,
+        binding: &Binding,
+        evaluation: &mut Evaluation<'a>,
+        annotations: &mut Vec<(String, String)>,
+    ) {
         for (index, validation) in policy.compiled.validations.iter().enumerate() {
             match evaluation.evaluate(&validation.expression) {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => {
-                    let message = message(validation, &mut evaluation);
+                    let message = message(validation, evaluation);
                     let failure = Failure { index, message, reason: validation.reason };
                     self.failed(policy, binding, &failure);
                 }
@@ -159,7 +196,7 @@ impl PolicyOutcome {
                 }
             }
         }
-        self.annotate(policy, binding, &mut evaluation, annotations);
+        self.annotate(policy, binding, evaluation, annotations);
     }
 
     fn annotate<'a>(

@@ -231,6 +231,33 @@ fn exec_shows_its_variables_kep_6035() {
     assert!(denials(&rule, &exec_request(&json!({}))).is_empty());
 }
 
+/// Hole: each parameter had ten million units of its own, and whoever may write ConfigMaps says how many there are.
+#[test]
+fn the_budget_bounds_all_parameters_together() {
+    let pod = json!({});
+    let map = |name: usize| json!({"metadata": {"name": name.to_string(), "labels": {"l": "y"}}});
+    let judged = |count: usize, spec: Json| {
+        let mut spec = spec;
+        spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        let chosen =
+            json!({"selector": {"matchLabels": {"l": "y"}}, "parameterNotFoundAction": "Deny"});
+        let world = World { params: (0..count).map(map).collect() };
+        let rule = active(spec, json!({ "paramRef": chosen }));
+        let denials = judge([&rule], &pod_request(&pod), &world).denials;
+        denials.into_iter().map(|denial| denial.message).collect::<Vec<_>>()
+    };
+    let work = "params.metadata.name != '' && lists.range(80000).all(x, x >= 0)";
+    assert!(judged(3, validation(work)).is_empty());
+    // It is said once.
+    let denied = judged(1_000, validation(work));
+    assert_eq!(denied.len(), 1, "{denied:?}");
+    assert!(denied[0].contains("budget"), "{denied:?}");
+    let mut conditions = validation("true");
+    conditions["matchConditions"] = json!([{"name": "c", "expression": work}]);
+    let denied = judged(1_000, conditions);
+    assert_eq!(denied.len(), 1, "{denied:?}");
+}
+
 #[test]
 fn the_budget_bounds_a_whole_policy() {
     let pod = json!({});

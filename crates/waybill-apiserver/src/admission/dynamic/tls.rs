@@ -16,7 +16,7 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-use crate::pki::Pki;
+use crate::pki::{Pki, TrustedLeaf};
 
 /// As many different sets of authorities as are kept ready; each is one `caBundle`.
 const MOST_KEPT: usize = 64;
@@ -57,18 +57,20 @@ impl WebhookTls {
         if let Some(config) = ready().get(bundle) {
             return Ok(Arc::clone(config));
         }
-        let roots = match bundle {
-            [] => self.system.get_or_init(system_roots).clone(),
-            bundle => roots_in(bundle)?,
-        };
-        if roots.is_empty() {
-            return Err(WebhookTlsError::NoRoots);
-        }
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_client_cert_resolver(Arc::clone(&self.identity));
+        let builder =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let builder = if bundle.is_empty() {
+            let roots = self.system.get_or_init(system_roots).clone();
+            if roots.is_empty() {
+                return Err(WebhookTlsError::NoRoots);
+            }
+            builder.with_root_certificates(roots)
+        } else {
+            let verifier = Arc::new(verifier_of(bundle)?);
+            builder.dangerous().with_custom_certificate_verifier(verifier)
+        };
+        let mut config = builder.with_client_cert_resolver(Arc::clone(&self.identity));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let config = Arc::new(config);
         let mut ready = ready();
@@ -80,13 +82,15 @@ impl WebhookTls {
     }
 }
 
-fn roots_in(bundle: &[u8]) -> Result<RootCertStore, WebhookTlsError> {
+fn verifier_of(bundle: &[u8]) -> Result<TrustedLeaf, WebhookTlsError> {
+    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(bundle)
+        .collect::<Result<_, _>>()
+        .map_err(|_| WebhookTlsError::Bundle)?;
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(bundle) {
-        let certificate = certificate.map_err(|_| WebhookTlsError::Bundle)?;
-        roots.add(certificate).map_err(|_| WebhookTlsError::Bundle)?;
+    for certificate in &certificates {
+        roots.add(certificate.clone()).map_err(|_| WebhookTlsError::Bundle)?;
     }
-    if roots.is_empty() { Err(WebhookTlsError::Bundle) } else { Ok(roots) }
+    TrustedLeaf::new(roots, certificates).map_err(|_| WebhookTlsError::Bundle)
 }
 
 fn system_roots() -> RootCertStore {

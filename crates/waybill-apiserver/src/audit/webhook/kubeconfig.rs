@@ -17,6 +17,8 @@ use serde::Deserialize;
 use waybill_core::secret::SecretBytes;
 use zeroize::Zeroizing;
 
+use crate::pki::TrustedLeaf;
+
 /// A service for audit events.
 pub(crate) struct WebhookTarget {
     host: String,
@@ -234,15 +236,18 @@ impl Tls {
     }
 
     fn config(&self) -> io::Result<ClientConfig> {
+        let bundle = chain(&self.authority)?;
         let mut roots = RootCertStore::empty();
-        for certificate in chain(&self.authority)? {
-            roots.add(certificate).map_err(io::Error::other)?;
+        for certificate in &bundle {
+            roots.add(certificate.clone()).map_err(io::Error::other)?;
         }
+        let verifier = TrustedLeaf::new(roots, bundle).map_err(io::Error::other)?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
-            .with_root_certificates(roots);
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
         let Some((certificate, key)) = &self.identity else {
             return Ok(builder.with_no_client_auth());
         };

@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use rcgen::{BasicConstraints, IsCa};
 use serde_json::{Value, json};
 use waybill_api::gates::FeatureGates;
 
@@ -69,6 +70,19 @@ impl TestServer {
 
 fn message(reply: &Reply) -> String {
     reply.json()["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Hole: a certificate that signed itself as an authority, which people give to their webhooks, was refused.
+#[tokio::test]
+async fn a_webhook_may_show_the_certificate_that_its_bundle_holds() {
+    let server = TestServer::start_with_account().await;
+    let authority = IsCa::Ca(BasicConstraints::Unconstrained);
+    let clients = server.server.ca_certificate();
+    let hook = Hook::start_as(authority, clients, |_| Say::Allow(json!({}))).await;
+    let all = vec![webhook("own.example.com", &hook.client_config(), &["pods"], json!({}))];
+    server.configure(VALIDATING, "own", all).await;
+    server.make_pod("p").await.created();
+    assert_eq!(hook.take().len(), 1);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use rcgen::{CertificateParams, IsCa, KeyPair};
 use rustls::{
     RootCertStore, ServerConfig, crypto::aws_lc_rs, pki_types::PrivateKeyDer,
     server::WebPkiClientVerifier,
@@ -60,7 +61,19 @@ impl Hook {
         clients: &str,
         handler: impl Fn(&Value) -> Say + Send + Sync + 'static,
     ) -> Self {
-        let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+        Self::start_as(IsCa::NoCa, clients, handler).await
+    }
+
+    /// As [`Hook::start`], with a certificate that says so much of itself.
+    pub(super) async fn start_as(
+        is_ca: IsCa,
+        clients: &str,
+        handler: impl Fn(&Value) -> Say + Send + Sync + 'static,
+    ) -> Self {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.is_ca = is_ca;
+        let signing_key = KeyPair::generate().unwrap();
+        let own = params.self_signed(&signing_key).unwrap();
         let provider = Arc::new(aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(clients.as_bytes()).unwrap()).unwrap();
@@ -69,12 +82,12 @@ impl Hook {
                 .allow_unauthenticated()
                 .build()
                 .unwrap();
-        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
         let tls = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![own.cert.der().clone()], key)
+            .with_single_cert(vec![own.der().clone()], key)
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}/hook", listener.local_addr().unwrap());
@@ -87,7 +100,7 @@ impl Hook {
         let serving =
             serve(listener, TlsAcceptor::from(Arc::new(tls)), Arc::clone(&shared), stop.clone());
         tokio::spawn(serving);
-        Self { url, ca_bundle: STANDARD.encode(own.cert.pem()), shared, stop }
+        Self { url, ca_bundle: STANDARD.encode(own.pem()), shared, stop }
     }
 
     /// `clientConfig` for it.
