@@ -196,7 +196,7 @@ impl Api {
         // Counted until the answer is sent.
         let counted = match refused {
             Some(status) => Err(status),
-            None => self.count(asking.user(), &asked.action, asked.lifetime),
+            None => self.count(asking.user(), &asked.action, asked.lifetime).await,
         };
         let remarks = Remarks::default();
         let result = match &counted {
@@ -240,7 +240,10 @@ impl Api {
                 let outcome = ResponseStatus::code(answer.code.as_u16());
                 (answer, outcome)
             }
-            Err(status) => (Answer::status(&status), ResponseStatus::from(&status)),
+            Err(status) => {
+                audit.response_object(|| serde_json::to_value(&status).unwrap_or_default());
+                (Answer::status(&status), ResponseStatus::from(&status))
+            }
         };
         let answer = answer.with_warnings(remarks.warnings.take());
         observe(answer.code.as_u16());
@@ -362,6 +365,7 @@ impl Api {
                 let view = view(&context, route.resource)?;
                 self.reader.wait_for(read::From::parse_get(context.query)?).await?;
                 let object = self.reader.get(route)?;
+                context.audit.response_object(|| object.document());
                 Ok(view.answer(http::StatusCode::OK, view.object(route.resource, &object, now)))
             }
             "list" => {

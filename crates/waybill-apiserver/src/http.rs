@@ -4,6 +4,8 @@ mod answer;
 mod body;
 mod connection;
 mod in_flight;
+mod room;
+mod turns;
 
 pub(crate) use self::{
     answer::{Answer, AnswerBody, PIECE, WORTH_COMPRESSING, compress},

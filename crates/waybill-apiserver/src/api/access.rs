@@ -94,7 +94,7 @@ impl Api {
 
     /// Counts a request about a resource; an error if there are too many. Probes and discovery, and
     /// administrators are not counted.
-    pub(super) fn count(
+    pub(super) async fn count(
         &self,
         user: &User,
         action: &Action,
@@ -111,7 +111,8 @@ impl Api {
             (Lifetime::Short, _) => RequestKind::Mutating,
         };
         let counted = self.in_flight.begin(&user.name, kind);
-        counted.map(Some).ok_or_else(Status::too_many_requests)
+        let counted = counted.ok_or_else(Status::too_many_requests)?;
+        Ok(Some(counted.wait_for_turn().await))
     }
 
     /// Whether they may do it; the record says so.

@@ -120,8 +120,13 @@ impl Api {
             delete_options(&mut context, request, self.request_timeout, change.dry_run).await?;
         let change = Change { dry_run, ..change };
         match self.writer.delete(change, &options).await? {
-            Deletion::Gone(status) => Ok(Answer::status(&status)),
+            Deletion::Gone(status) => {
+                let told = || serde_json::to_value(&status).unwrap_or_default();
+                context.audit.response_object(told);
+                Ok(Answer::status(&status))
+            }
             Deletion::Marked(document) => {
+                context.audit.response_object(|| document.clone());
                 let resource = change.route.resource;
                 let view = view(&context, resource)?;
                 let body = view.document(resource, document, (self.clock)());

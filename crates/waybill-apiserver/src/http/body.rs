@@ -23,7 +23,7 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, BodyError>;
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Largest body that is read, as upstream.
-const LIMIT: usize = 3 * 1024 * 1024;
+pub(super) const LIMIT: usize = 3 * 1024 * 1024;
 
 /// A body that is known as a whole.
 pub(crate) fn whole_body(bytes: Bytes) -> Body {

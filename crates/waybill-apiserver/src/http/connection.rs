@@ -23,6 +23,7 @@ use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::OwnedSemaphorePermit,
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -32,7 +33,11 @@ use waybill_stream::{
     open_connections::{ACCEPT_PAUSE, AcceptTrouble, OpenConnection, OpenConnections},
 };
 
-use super::body::Body;
+use super::{
+    answer::{Answer, PIECE},
+    body::Body,
+    room::Room,
+};
 use crate::authn::Peer;
 
 /// How often a silent HTTP/2 client is asked whether it is still there.
@@ -52,6 +57,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Arc<Peer>,
     /// Counts as long as it, or a session that came from it, lasts.
     pub(crate) open: Arc<OpenConnection>,
+    /// The place of this request's body among those of its connection, where several come at once.
+    pub(crate) _body: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// What connections are served with.
@@ -151,7 +158,8 @@ async fn serve_connection<S: Service>(
         Err(_) => return,
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let connection = Connection { address, peer: Arc::new(service.identify(chain)), open };
+    let connection =
+        Connection { address, peer: Arc::new(service.identify(chain)), open, _body: None };
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let result = if is_http2 {
         serve_http2((stream, patience), service, connection, stop).await
@@ -203,15 +211,25 @@ async fn serve_http2<S: Service>(
 ) -> Result<(), hyper::Error> {
     let begun = Arc::new(AtomicBool::new(false));
     let noted = Arc::clone(&begun);
-    let service = service_fn(move |request| {
+    let room = Room::new();
+    let service = service_fn(move |request: Request<Incoming>| {
         noted.store(true, Ordering::Relaxed);
-        let answer = Arc::clone(&service).answer(connection.clone(), request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        let (service, connection, room) = (Arc::clone(&service), connection.clone(), room.clone());
+        async move {
+            let method = request.method().clone();
+            let _body = match room.for_body(&request).await {
+                Ok(body) => body,
+                Err(status) => return Ok(Answer::status(&status).into_response("")),
+            };
+            let answer = service.answer(Connection { _body, ..connection }, request).await;
+            Ok::<_, Infallible>(room.admit(&method, answer))
+        }
     });
     let serving = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(KEEP_ALIVE)
         .max_concurrent_streams(STREAMS)
+        .max_send_buf_size(PIECE)
         .serve_connection(TokioIo::new(stream), service);
     let mut serving = pin!(serving);
     tokio::select! {

@@ -14,6 +14,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use super::turns::{Turn, Turns};
+
 /// What a request does to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RequestKind {
@@ -30,6 +32,7 @@ pub(crate) struct InFlight {
     most_mutating: usize,
     most_lasting: usize,
     counts: Mutex<Counts>,
+    turns: Arc<Turns>,
 }
 
 /// Of so many requests that may be under way, one is for each user in any case.
@@ -50,13 +53,25 @@ pub(crate) struct InFlightRequest {
     counted: Arc<InFlight>,
     kind: RequestKind,
     user: String,
+    turn: Option<Turn>,
+}
+
+impl InFlightRequest {
+    /// Waits until it may be worked on, which those wait for who read much at once. See [`Turns`].
+    pub(crate) async fn wait_for_turn(mut self) -> Self {
+        if self.kind == RequestKind::Reading {
+            self.turn = Some(self.counted.turns.begin(&self.user).await);
+        }
+        self
+    }
 }
 
 impl InFlight {
     /// At most so many requests of each kind; 0 is no limit. One user has at most half of them, and a share of them
     /// when many ask.
     pub(crate) fn new(most_reading: usize, most_mutating: usize, most_lasting: usize) -> Arc<Self> {
-        Arc::new(Self { most_reading, most_mutating, most_lasting, counts: Mutex::default() })
+        let (counts, turns) = (Mutex::default(), Turns::new());
+        Arc::new(Self { most_reading, most_mutating, most_lasting, counts, turns })
     }
 
     /// Counts a request of `user`; nothing if there are too many.
@@ -85,7 +100,8 @@ impl InFlight {
         counts.users.insert(kind, users);
         counts.all.insert(kind, all.saturating_add(1));
         counts.of_user.insert(key, own.saturating_add(1));
-        Some(InFlightRequest { counted: Arc::clone(self), kind, user: user.to_owned() })
+        let (counted, user) = (Arc::clone(self), user.to_owned());
+        Some(InFlightRequest { counted, kind, user, turn: None })
     }
 }
 

@@ -60,6 +60,7 @@ impl Reader {
         let pieces = ListPieces {
             head: Some(head),
             objects: page.objects.into_iter(),
+            unsent: None,
             is_first: true,
             shown: Shown { view: *view, resource: route.resource, now },
         };
@@ -77,6 +78,8 @@ struct ListPieces {
     /// What comes before the first object; nothing once it was said.
     head: Option<Vec<u8>>,
     objects: std::vec::IntoIter<Arc<CachedObject>>,
+    /// An object that is too large for one piece, and how much of it was sent.
+    unsent: Option<(Arc<CachedObject>, usize)>,
     is_first: bool,
     shown: Shown,
 }
@@ -95,21 +98,42 @@ impl Iterator for ListPieces {
         let mut piece = BytesMut::with_capacity(PIECE);
         if let Some(head) = self.head.take() {
             piece.put_slice(&head);
-        } else if self.objects.len() == 0 {
+        } else if self.objects.len() == 0 && self.unsent.is_none() {
             return None;
         }
         while piece.len() < PIECE {
+            if self.put_unsent(&mut piece) {
+                continue;
+            }
             let Some(object) = self.objects.next() else { break };
             let Shown { view, resource, now } = &self.shown;
             if !std::mem::replace(&mut self.is_first, false) && !view.is_protobuf {
                 piece.put_u8(b',');
             }
-            view.put_item(resource, &object, *now, &mut piece);
+            if object.json_len() > PIECE && view.is_as_stored(resource) {
+                self.unsent = Some((object, 0));
+            } else {
+                view.put_item(resource, &object, *now, &mut piece);
+            }
         }
-        if self.objects.len() == 0 && !self.shown.view.is_protobuf {
+        let ends = self.objects.len() == 0 && self.unsent.is_none();
+        if ends && !self.shown.view.is_protobuf {
             piece.put_slice(b"]}");
         }
         Some(piece.freeze())
+    }
+}
+
+impl ListPieces {
+    /// Appends more of an object that is too large for one piece; false if there is none.
+    fn put_unsent(&mut self, piece: &mut BytesMut) -> bool {
+        let Some((object, sent)) = self.unsent.take() else { return false };
+        let more = PIECE.min(object.json_len() - sent);
+        object.put_json_part(sent, more, piece);
+        if sent + more < object.json_len() {
+            self.unsent = Some((object, sent + more));
+        }
+        true
     }
 }
 

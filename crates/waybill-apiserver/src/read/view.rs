@@ -216,7 +216,7 @@ impl View {
             list.put_slice(&self.list_message(resource, object, now));
             return;
         }
-        if self.form == Form::Object && is_stored_form(resource) {
+        if self.is_as_stored(resource) {
             object.put_json(list);
             return;
         }
@@ -227,6 +227,11 @@ impl View {
             Form::Table(include) => self.table(resource, include, now).row(&document),
         };
         list.put_slice(shown.to_string().as_bytes());
+    }
+
+    /// Whether objects are sent as they are kept.
+    pub(super) fn is_as_stored(&self, resource: &'static Resource) -> bool {
+        self.form == Form::Object && !self.is_protobuf && is_stored_form(resource)
     }
 
     fn table(

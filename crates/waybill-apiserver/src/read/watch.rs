@@ -16,7 +16,7 @@ use waybill_core::id::ResourceVersion;
 use super::{
     EventRoom, From, Reader, Selection,
     event::{PIECE, Unsent},
-    view::{Form, View, is_stored_form},
+    view::View,
 };
 use crate::{
     cache::{Cache, CachedObject, ChangeKind, Told, Watcher, event_line, object_line},
@@ -239,8 +239,7 @@ impl Lines {
     }
 
     fn is_as_stored(&self) -> bool {
-        let View { form, is_protobuf, .. } = self.view;
-        form == Form::Object && !is_protobuf && is_stored_form(self.resource)
+        self.view.is_as_stored(self.resource)
     }
 
     fn bookmark(&self, revision: ResourceVersion, end_of_initial: bool) -> Bytes {

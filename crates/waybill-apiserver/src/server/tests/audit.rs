@@ -94,6 +94,42 @@ async fn the_value_of_a_secret_is_on_record_at_no_level() {
 }
 
 #[tokio::test]
+async fn the_answer_of_every_verb_about_one_object_is_on_record_at_level_request_response() {
+    let server = TestServer::start_with(|config| {
+        let all = RECORD_BODIES.replace("level: Request", "level: RequestResponse");
+        fs::write(config.audit_policy.as_ref().unwrap(), all).unwrap();
+    })
+    .await;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"k": "v"}});
+    let object = format!("{MAPS}/m");
+    server.send("admin", "POST", MAPS, &map.to_string()).await.created();
+    assert_eq!(server.send("admin", "GET", &object, "").await.code, 200);
+    assert_eq!(server.send("alice", "GET", &object, "").await.code, 403);
+    assert_eq!(server.send("admin", "DELETE", &object, "").await.code, 200);
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = r#"{"metadata":{"name":"s"},"stringData":{"k":"hunter2"}}"#;
+    server.send("admin", "POST", secrets, secret).await.created();
+    assert_eq!(server.send("admin", "GET", &format!("{secrets}/s"), "").await.code, 200);
+
+    let events = events(server).await;
+    let answered = |user: &str, verb: &str, pointer: &str| {
+        let is_it = |event: &&Value| {
+            event["verb"] == verb
+                && event["user"]["username"] == user
+                && event["objectRef"]["resource"] == "configmaps"
+        };
+        let event = events.iter().find(is_it).unwrap();
+        event.pointer(&format!("/responseObject{pointer}")).cloned().unwrap_or_default()
+    };
+    assert_eq!(answered("admin", "create", "/data/k"), "v");
+    assert_eq!(answered("admin", "get", "/data/k"), "v");
+    assert_eq!(answered("admin", "delete", "/status"), "Success");
+    assert_eq!(answered("alice", "get", "/reason"), "Forbidden");
+    let log = Value::Array(events).to_string();
+    assert!(!log.contains("hunter2") && !log.contains("aHVudGVyMg"), "{log}");
+}
+
+#[tokio::test]
 async fn every_record_says_who_may_and_why() {
     let server = TestServer::start().await;
     assert_eq!(server.send("admin", "GET", MAPS, "").await.code, 200);

@@ -4,7 +4,7 @@ use std::{fs, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
-use http_body_util::Empty;
+use http_body_util::{Empty, Full};
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
@@ -120,6 +120,63 @@ async fn watches_that_nobody_reads_take_no_memory() {
     }
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < WATCHES * MAP / 2, "{grown} bytes are held for {WATCHES} unread events");
+}
+
+/// Hole: a hundred bodies of three megabytes on one connection were held at once, and a hundred answers of that size that nobody read.
+#[tokio::test]
+async fn one_connection_takes_no_more_than_its_room() {
+    const MAP: usize = 900_000;
+    const REQUESTS: usize = 90;
+    let server = TestServer::start().await;
+    let map = |name: &str| {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+            "data": {"a": "x".repeat(MAP)}});
+        map.to_string()
+    };
+    server.send("admin", "POST", MAPS, &map("m")).await.created();
+    let mut client = ClosedWindow::open(&server).await;
+    let before = resident_bytes();
+    let mut unread = Vec::new();
+    for _ in 0..REQUESTS {
+        unread.push(client.get("admin", &format!("{MAPS}/m")).await);
+    }
+    let codes = |code: StatusCode| unread.iter().filter(|one| one.status() == code).count();
+    let (sent, refused) = (codes(StatusCode::OK), codes(StatusCode::TOO_MANY_REQUESTS));
+    assert_eq!(sent + refused, REQUESTS);
+    assert!((4..20).contains(&sent), "{sent} of {REQUESTS}");
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes are held for {REQUESTS} unread answers");
+    // What was given up makes room.
+    drop(unread);
+    let served = async {
+        while client.get("admin", &format!("{MAPS}/m")).await.status() != StatusCode::OK {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, served).await.expect("there is room again");
+
+    // Bodies wait for each other, and all are answered.
+    let body = Bytes::from(map("n"));
+    let sender = server.connect_http2().await;
+    let before = resident_bytes();
+    let answers = (0..REQUESTS / 3).map(|_| {
+        let (mut sender, body) = (sender.clone(), body.clone());
+        async move {
+            let request = Request::post(format!("https://localhost{MAPS}?dryRun=All"))
+                .header(header::AUTHORIZATION, "Bearer admin-token")
+                .body(Full::new(body))
+                .unwrap();
+            sender.ready().await.unwrap();
+            sender.send_request(request).await.unwrap().status()
+        }
+    });
+    let answers = futures_util::future::join_all(answers);
+    let answers = timeout(PATIENCE, answers).await.unwrap();
+    let is_one =
+        |code: &StatusCode| matches!(*code, StatusCode::CREATED | StatusCode::GATEWAY_TIMEOUT);
+    assert!(answers.iter().all(is_one), "{answers:?}");
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 128 << 20, "{grown} bytes are held for {} bodies", REQUESTS / 3);
 }
 
 /// The pieces of a large list are one list, whatever its form.
