@@ -46,6 +46,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Requests that one HTTP/2 connection may have open; upstream's limit.
 const STREAMS: u32 = 100;
 
+/// What may come of one request before we read it, in bytes. The connection may bring as much of all its requests, so that
+/// those whose turn it is not yet never block the one that is read.
+const WINDOW: u32 = 128 * 1024;
+
 /// How long requests may go on after the server was told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -229,6 +233,8 @@ async fn serve_http2<S: Service>(
         .timer(TokioTimer::new())
         .keep_alive_interval(KEEP_ALIVE)
         .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(STREAMS * WINDOW)
         .max_send_buf_size(PIECE)
         .serve_connection(TokioIo::new(stream), service);
     let mut serving = pin!(serving);

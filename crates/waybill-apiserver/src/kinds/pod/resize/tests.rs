@@ -155,15 +155,15 @@ fn some_pods_are_never_resized() {
     };
     check(
         &|pod| pod["metadata"]["annotations"] = json!({MIRROR: "x"}),
-        "Forbidden: static pods cannot be resized",
+        ": Forbidden: static pods cannot be resized",
     );
     check(
         &|pod| pod["spec"]["os"] = json!({"name": "windows"}),
-        "Forbidden: windows pods cannot be resized",
+        ": Forbidden: windows pods cannot be resized",
     );
     check(
         &|pod| pod["spec"]["resources"] = json!({"limits": {"cpu": "4"}}),
-        "Forbidden: pods with pod-level resources cannot be resized",
+        ": Forbidden: pods with pod-level resources cannot be resized",
     );
     check(
         &|pod| {
