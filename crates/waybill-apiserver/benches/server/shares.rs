@@ -79,12 +79,12 @@ pub(crate) async fn connection(size: Size) -> Result<()> {
     let one = format!("{MAPS}/large-0");
     for (what, method, path, body) in [
         ("100 lists of 20 MB that nobody reads", "GET", MAPS, Bytes::new()),
-        ("100 objects of 1 MB that nobody reads", "GET", &one, Bytes::new()),
+        ("100 objects of 1 MB that nobody reads", "GET", one.as_str(), Bytes::new()),
         ("100 bodies of 3 MB", "POST", MAPS, Bytes::from(large("body", 3 * LARGE))),
         (
             "100 changes whose answers nobody reads",
             "PUT",
-            &one,
+            one.as_str(),
             Bytes::from(large("large-0", LARGE)),
         ),
     ] {
