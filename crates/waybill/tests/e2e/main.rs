@@ -26,7 +26,6 @@ mod pids;
 mod provenance;
 mod raw;
 mod reboot;
-mod resize;
 mod roles;
 mod secret_arguments;
 mod standalone;
