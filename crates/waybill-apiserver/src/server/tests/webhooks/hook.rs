@@ -56,7 +56,6 @@ struct Shared {
 
 impl Hook {
     /// Starts one that asks for certificates of the authority `clients`, in PEM.
-    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     pub(super) async fn start(
         clients: &str,
         handler: impl Fn(&Value) -> Say + Send + Sync + 'static,
@@ -65,6 +64,7 @@ impl Hook {
     }
 
     /// As [`Hook::start`], with a certificate that says so much of itself.
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     pub(super) async fn start_as(
         is_ca: IsCa,
         clients: &str,
