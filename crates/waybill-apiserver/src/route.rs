@@ -6,6 +6,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::{
+    kinds::node::NODES,
     registry::{self, Resource},
     request::{Action, ResourceTarget, Target},
 };
@@ -122,12 +123,12 @@ impl ResourceRoute {
 
 fn parse_resource(path: &str) -> Option<ResourceRoute> {
     let parts = PathParts::parse(path)?;
-    let is_node_path = parts.plural == "nodes" && parts.subresource == "proxy";
+    let resource = registry::find(&parts.group, &parts.version, &parts.plural)?;
     // What follows is a path of the node, and none of ours.
+    let is_node_path = resource.is(&NODES) && parts.subresource == "proxy";
     if parts.has_more && !is_node_path {
         return None;
     }
-    let resource = registry::find(&parts.group, &parts.version, &parts.plural)?;
     // An object of a namespace needs one; objects of all namespaces can only be listed.
     let fits = resource.is_namespaced() || parts.namespace.is_empty();
     let addressed =

@@ -12,6 +12,7 @@ use waybill_core::chain::Chain;
 
 use super::{ServerError, StoreConfig, during, store};
 use crate::{
+    kinds::secret::SECRETS,
     registry::RESOURCES,
     store::{Forms, KeyFile, KeyId, KeyRing, Sealed, Stamp, Store},
 };
@@ -31,7 +32,7 @@ pub struct Encryption {
 
 impl Default for Encryption {
     fn default() -> Self {
-        Self { key_file: None, resources: vec!["secrets".to_owned()] }
+        Self { key_file: None, resources: vec![SECRETS.plural.to_owned()] }
     }
 }
 

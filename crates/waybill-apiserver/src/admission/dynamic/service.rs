@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::{
     cache::ObjectKey,
     document::{at, items, metadata, text},
+    kinds::{endpoint_slice::ENDPOINT_SLICES, service::SERVICES},
     objects::Objects,
-    registry::find,
 };
 
 /// Why a service cannot be reached; upstream's texts where it has some.
@@ -32,14 +32,13 @@ pub(super) fn resolve(
     name: &str,
     port: u16,
 ) -> Result<String, ServiceError> {
-    let services = find("", "v1", "services").and_then(|resource| objects.cache(resource));
-    let services = services.ok_or(ServiceError::NotServed)?;
+    let services = objects.cache(&SERVICES).ok_or(ServiceError::NotServed)?;
     let service = services
         .get(&ObjectKey::new(namespace, name))
         .ok_or_else(|| ServiceError::NotFound(name.to_owned()))?
         .document();
-    let slices = find("discovery.k8s.io", "v1", "endpointslices")
-        .and_then(|resource| objects.cache(resource))
+    let slices = objects
+        .cache(&ENDPOINT_SLICES)
         .map(|cache| cache.list(namespace, None, usize::MAX, |_| true).objects)
         .unwrap_or_default();
     let slices: Vec<_> = slices

@@ -1,6 +1,6 @@
 //! What a sealed store keeps from the store below it, and from who holds its files.
 
-use std::{fs, path::Path};
+use std::{fs, io::ErrorKind, path::Path};
 
 use waybill_core::{chain::Chain, secret::SecretBytes};
 
@@ -48,7 +48,11 @@ fn holders(dir: &Path, canary: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        let content = fs::read(&path).unwrap();
+        let content = match fs::read(&path) {
+            // A snapshot got its name, or what it replaces went: the list is old.
+            Err(error) if error.kind() == ErrorKind::NotFound => return holders(dir, canary),
+            content => content.unwrap(),
+        };
         if content.windows(canary.len()).any(|window| window == canary.as_bytes()) {
             found.push(path.display().to_string());
         }
