@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,6 +18,8 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{Result, process::Process};
 
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
 /// A persistent connection.
 pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
@@ -26,10 +29,14 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) async fn open(process: &Process) -> Result<Self> {
-        let stream = TcpStream::connect(process.address).await?;
+        Self::to(process.address, &process.connector).await
+    }
+
+    pub(crate) async fn to(address: SocketAddr, connector: &TlsConnector) -> Result<Self> {
+        let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let name = ServerName::IpAddress(process.address.ip().into());
-        let stream = process.connector.connect(name, stream).await?;
+        let name = ServerName::IpAddress(address.ip().into());
+        let stream = connector.connect(name, stream).await?;
         Ok(Self { stream, buffer: vec![0; 64 * 1024], filled: 0 })
     }
 
@@ -46,9 +53,18 @@ impl Connection {
         };
         let text = std::str::from_utf8(self.received().get(..head).unwrap_or_default())?;
         let code = text.get(9..12).unwrap_or_default().parse()?;
-        let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let mut left = (head + length.ok_or("an answer without a length")?.parse::<usize>()?)
-            .saturating_sub(self.filled);
+        let Some(length) = text.lines().find_map(|line| line.strip_prefix("content-length: "))
+        else {
+            // In chunks, of which the last is empty; nothing comes after it.
+            while !self.received().ends_with(LAST_CHUNK) {
+                let kept = self.filled.saturating_sub(LAST_CHUNK.len());
+                self.buffer.copy_within(kept..self.filled, 0);
+                self.filled -= kept;
+                self.read().await?;
+            }
+            return Ok(code);
+        };
+        let mut left = (head + length.parse::<usize>()?).saturating_sub(self.filled);
         while left > 0 {
             self.filled = 0;
             left = left.saturating_sub(self.read().await?);
@@ -106,15 +122,19 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// A request as it goes over the wire.
+/// A request of the administrator, as it goes over the wire.
 pub(crate) fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
+    request_as(crate::process::TOKEN, method, path, body)
+}
+
+/// A request of whoever has this token.
+pub(crate) fn request_as(token: &str, method: &str, path: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let kind = if method == "PATCH" { "merge-patch+json" } else { "json" };
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {}\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {token}\r\n\
          user-agent: bench\r\naccept: application/json\r\ncontent-type: application/{kind}\r\n\
-         content-length: {length}\r\n\r\n{body}",
-        crate::process::TOKEN
+         content-length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
 }

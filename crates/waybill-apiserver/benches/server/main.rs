@@ -4,7 +4,7 @@
 //! and processor time are its own. Clients are plain HTTP/1.1 on persistent connections. The machine
 //! is shared by server and clients, so only the ratio to a baseline in the same run counts;
 //! `docs/performance.md` records it. `--test` does one small round of everything, `--large` adds the
-//! memory of 20,000 pods, and `--only get|list|create|watch|pods` leaves out the rest.
+//! memory of 20,000 pods, and `--only get|list|create|watch|fair|connection|pods` leaves out the rest.
 
 #![expect(clippy::print_stdout, reason = "the numbers are what this program is for")]
 
@@ -12,6 +12,7 @@ mod baseline;
 mod client;
 mod process;
 mod scenario;
+mod shares;
 
 use std::{error::Error, path::Path};
 
@@ -30,6 +31,9 @@ fn main() -> Result<()> {
         }
         [mode, directory] if mode == "--hello" => {
             runtime.block_on(baseline::serve_hello(Path::new(directory)))
+        }
+        [mode, address, authority] if mode == "--greedy" => {
+            runtime.block_on(shares::list_without_end(address, Path::new(authority)))
         }
         _ => {
             let size = if has("--test") { Size::SMOKE } else { Size::FULL };
@@ -70,6 +74,12 @@ async fn run(size: Size, wanted: impl Fn(&str) -> bool) -> Result<()> {
         scenario::watch(&server, &hello, size).await?;
     }
     println!("{:<46} {:>9.1} MB", "memory after all that", server.resident()?);
+    if wanted("fair") {
+        shares::fair(size).await?;
+    }
+    if wanted("connection") {
+        shares::connection(size).await?;
+    }
     if wanted("pods") {
         scenario::many_pods().await?;
     }

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -21,12 +21,16 @@ use crate::{Result, client::trusting};
 /// The token of an administrator.
 pub(crate) const TOKEN: &str = "bench-token-0123456789abcdef";
 
+/// The tokens of two others, of whom one asks for much.
+pub(crate) const GREEDY: &str = "greedy-token-0123456789abcdef";
+pub(crate) const OTHER: &str = "other-token-0123456789abcdef";
+
 /// A server in a process of its own. Killed on drop.
 pub(crate) struct Process {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) connector: TlsConnector,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Process {
@@ -48,15 +52,33 @@ impl Process {
         let address = line.trim().parse()?;
         let certificate = fs::read_to_string(directory.path().join("ca.crt"))?;
         let connector = trusting(&certificate)?;
-        Ok(Self { child, address, connector, _directory: directory })
+        Ok(Self { child, address, connector, directory })
     }
 
     /// What it holds in memory, in megabytes.
     pub(crate) fn resident(&self) -> Result<f64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it held since [`Self::forget_peak`].
+    pub(crate) fn peak(&self) -> Result<f64> {
+        self.memory("VmHWM:")
+    }
+
+    pub(crate) fn forget_peak(&self) -> Result<()> {
+        Ok(fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")?)
+    }
+
+    fn memory(&self, what: &str) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(what));
         let kibibytes = line.and_then(|rest| rest.split_whitespace().next());
-        Ok(kibibytes.ok_or("no VmRSS")?.parse::<f64>()? * 1024.0 / 1e6)
+        Ok(kibibytes.ok_or("the kernel does not say")?.parse::<f64>()? * 1024.0 / 1e6)
+    }
+
+    /// The certificate that it is trusted by.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.directory.path().join("ca.crt")
     }
 
     /// How long it has used the processor.
@@ -92,7 +114,8 @@ impl Drop for Process {
 /// What the child does: serves from `directory` until it is killed.
 pub(crate) async fn serve(directory: &Path) -> Result<()> {
     let tokens = directory.join("tokens.csv");
-    fs::write(&tokens, format!("{TOKEN},bench,1,\"system:masters\"\n"))?;
+    let others = format!("{GREEDY},greedy,2,\"devs\"\n{OTHER},other,3,\"devs\"\n");
+    fs::write(&tokens, format!("{TOKEN},bench,1,\"system:masters\"\n{others}"))?;
     let config = Config {
         state_dir: directory.to_owned(),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -39,6 +39,18 @@ impl Size {
         changes: 20,
     };
 
+    pub(crate) fn duration(self) -> Duration {
+        self.duration
+    }
+
+    pub(crate) fn objects(self) -> usize {
+        self.objects
+    }
+
+    pub(crate) fn changes(self) -> usize {
+        self.changes
+    }
+
     pub(crate) const SMOKE: Self = Self {
         clients: 2,
         duration: Duration::from_millis(100),
@@ -271,9 +283,9 @@ pub(crate) async fn many_pods() -> Result<()> {
 }
 
 /// Sends the same request each time.
-struct Asker {
-    connection: Connection,
-    request: Vec<u8>,
+pub(crate) struct Asker {
+    pub(crate) connection: Connection,
+    pub(crate) request: Vec<u8>,
 }
 
 impl Caller for Asker {
@@ -325,18 +337,18 @@ async fn measure(
     Ok(())
 }
 
-fn show(what: &str, load: &Load, used: Option<Duration>) {
+pub(crate) fn show(what: &str, load: &Load, used: Option<Duration>) {
     let calls = u32::try_from(load.len()).unwrap_or(u32::MAX).max(1);
     let used = used.map_or(String::new(), |used| format!("{:.1?} each", used / calls));
     let (rate, half, most) = (load.rate(), load.percentile(50), load.percentile(99));
     println!("{what:<46} {rate:>10.0}/s {half:>10.1?} {most:>10.1?} {used:>13}");
 }
 
-fn expect(wanted: u16, code: u16) -> Result<()> {
+pub(crate) fn expect(wanted: u16, code: u16) -> Result<()> {
     if code == wanted { Ok(()) } else { Err(format!("answered {code}, not {wanted}").into()) }
 }
 
-fn config_map(name: &str, value: &str) -> String {
+pub(crate) fn config_map(name: &str, value: &str) -> String {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
