@@ -99,7 +99,7 @@ impl Rules<'_> {
             "//! Which lists of Kubernetes a strategic merge patch merges, and by what. Written by `cargo xtask gen` from\n\
              //! k8s-pb {version}; do not edit.\n"
         );
-        let mut modules: BTreeMap<&str, Vec<(&Place, &BTreeMap<String, String>)>> = BTreeMap::new();
+        let mut modules = BTreeMap::<&str, Vec<_>>::new();
         // Kinds of which only the metadata has rules need none of their own.
         let is_plain = |place: &Place, lines: &BTreeMap<String, String>| {
             lines.is_empty() || lines.keys().eq(["metadata"]) && is_root(place)

@@ -47,6 +47,7 @@ fn has_stopped_process(lab: &CriLab, pod: &str) -> bool {
 type Creation = JoinHandle<Result<Response<CreateContainerResponse>, Status>>;
 
 /// A creation in `sandbox` whose processes are stopped before it is done.
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
 async fn hung_creation(
     lab: &CriLab,
     sandbox: &str,

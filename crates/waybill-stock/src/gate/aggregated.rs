@@ -205,8 +205,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(path: &str, expected: Option<Asked<'_>>) {
-        assert_eq!(Asked::at(path), expected, "{path}");
+    fn check<'a>(path: &'a str, expected: impl Into<Option<Asked<'a>>>) {
+        assert_eq!(Asked::at(path), expected.into(), "{path}");
     }
 
     #[test]

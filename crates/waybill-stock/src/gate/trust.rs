@@ -1,7 +1,7 @@
 //! What is believed about callers at the moment, kept current.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
