@@ -90,19 +90,29 @@ fn a_wrapper_that_is_killed_leaves_nothing_half_started() {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            // Not a wait for something: every step is a good moment to be killed.
-            std::thread::sleep(Duration::from_micros(step * 250));
+            // Not a wait for something: every step is a good moment to be killed, those of the runtime included.
+            std::thread::sleep(Duration::from_micros(step * step * 100));
             child.kill().unwrap();
             child.wait().unwrap();
             sessions.push(claims.session);
         }
+        let (last, output) = lab.session(&["sh", "-c", "echo alive"]);
+        assert_eq!(output.stdout, b"alive\n", "{}", text(&output));
+        let (mut recorded, mut running) = (0, 0);
+        let parent = lab.cgroup(&lab.record(&last)).parent().unwrap().to_owned();
         for session in sessions {
-            let record = lab.layout.session(&session);
-            if record.exists() {
-                assert_eq!(lab.record(&session).session, Some(session));
+            let procs = fs::read_to_string(parent.join(session.cgroup_name()).join("cgroup.procs"));
+            let is_recorded = lab.layout.session(&session).exists();
+            if is_recorded {
+                // Whole, however early the end came.
+                assert_eq!(lab.record(&session).session, Some(session.clone()));
+                recorded += 1;
+            }
+            if procs.is_ok_and(|procs| !procs.is_empty()) {
+                assert!(is_recorded, "{session} runs and is not on record");
+                running += 1;
             }
         }
-        let (_, output) = lab.session(&["sh", "-c", "echo alive"]);
-        assert_eq!(output.stdout, b"alive\n", "{}", text(&output));
+        println!("{recorded} of 24 on record, {running} running");
     });
 }
