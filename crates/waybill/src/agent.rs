@@ -100,7 +100,7 @@ pub(crate) struct OnHostArgs {
     command: Vec<String>,
 }
 
-pub(crate) fn run(args: Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
     log::start_at(args.log_format, args.verbose);
     // Read before anything is done: a node is set up whole or not at all.
     let read = |path: &PathBuf| {
@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
     runtime.worker_threads(2).enable_all().build()?.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let session = session(args.kubeconfig.clone()).await?;
-        let agent = Agent::start(config(&args), session.client).await?;
+        let agent = Agent::start(config(args), session.client).await?;
         rest::hold_little_memory();
         writeln!(io::stdout(), "serving")?;
         let enter = [std::env::current_exe()?, PathBuf::from("on-host")];
@@ -149,13 +149,14 @@ async fn set_up(agent: &Agent, wrapper: Option<&[u8]>, remove: bool, enter: &[Pa
         match done {
             Ok(()) => return std::future::pending().await,
             Err(error) => {
-                tracing::error!(error = %Chain(&error), "the node is not set up; trying again")
+                tracing::error!(error = %Chain(&error), "the node is not set up; trying again");
             }
         }
         sleep(AGAIN).await;
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "this is the binary")]
 fn config(args: &Args) -> AgentConfig {
     AgentConfig {
         node: args.node_name.clone(),

@@ -153,7 +153,7 @@ impl Cli {
             open_files::raise();
         }
         match self.command {
-            Command::Agent(args) => agent::run(args),
+            Command::Agent(args) => agent::run(&args),
             Command::Apiserver(args) => apiserver::run(*args),
             Command::Apply(args) => apply::run(args),
             Command::Credential(args) => credential::run(&args),

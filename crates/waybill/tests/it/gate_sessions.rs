@@ -122,7 +122,8 @@ async fn only_the_api_server_itself_gets_a_verdict_through_its_front_proxy() {
     let review = exec_review();
     let hook = format!("{HOOKS}/exec-enforce");
     let own = [("x-remote-user", "system:apiserver")];
-    let cases: [(&str, &Https, &[(&str, &str)]); 5] = [
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(&str, &Https, Headers<'_>); 5] = [
         ("without a certificate", &plain, &own),
         ("with another name", &other, &own),
         (
