@@ -1,7 +1,12 @@
 //! CVE-2019-5736 from inside: a container has our program run as `/proc/self/exe`, by its first process and by a session, and writes
 //! to it. It may look at every process that it sees. The control is a program of the machine that somebody runs in there without care.
 
-use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, symlink},
+    path::Path,
+    process::Command,
+};
 
 use waybill_runtime::engine::{ContainerRequest, ExecRequest, State, Stdio};
 use waybill_testkit::hostile::hostile;
@@ -11,8 +16,6 @@ use crate::lab::{Lab, eventually, exec, with_ptrace};
 const SPAWNER: &str = env!("CARGO_BIN_EXE_waybill-test-spawner");
 /// Our program does nothing but wait for its standard input when it is called so.
 const WAITS: &str = "waybill-spawner";
-/// What containers run else.
-const ATTACK: [&str; 4] = ["/bin/hostile", "overwrite", "/bin/busybox", "/bin/hostile"];
 
 /// A lab whose image holds the attack, a link to whatever runs it, and the libraries that our program needs.
 async fn open() -> Option<Lab> {
@@ -36,7 +39,6 @@ fn with_input(lab: &Lab, arguments: &[&str]) -> ContainerRequest {
 
 /// Whether a process of the container runs our program: the file has its number, whatever the mount that it is reached by.
 fn runs_our_program(lab: &Lab, not: i32) -> bool {
-    use std::os::unix::fs::MetadataExt;
     let number = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     let ours = number(Path::new(SPAWNER));
     let name = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -48,8 +50,11 @@ fn runs_our_program(lab: &Lab, not: i32) -> bool {
     })
 }
 
-async fn attack(lab: &Lab) -> (String, i32) {
-    let (text, exit) = lab.exec("box", exec(&ATTACK)).await;
+/// Has the container write to this program of the machine, and to no other.
+async fn attack(lab: &Lab, program: &Path) -> (String, i32) {
+    let file = fs::metadata(program).unwrap();
+    let numbers = format!("{}:{}", file.dev(), file.ino());
+    let (text, exit) = lab.exec("box", exec(&["/bin/hostile", "overwrite", &numbers])).await;
     (text, exit.code)
 }
 
@@ -68,19 +73,19 @@ async fn a_container_that_runs_our_program_cannot_write_it() {
     lab.engine().start("box").await.unwrap();
     let monitor = lab.monitor("box");
     eventually("the first process is our program", || runs_our_program(&lab, monitor)).await;
-    stopped(attack(&lab).await);
+    stopped(attack(&lab, Path::new(SPAWNER)).await);
     lab.kill_and_delete("box").await;
 
     // As a session.
     lab.engine().create("box", with_input(&lab, &["/bin/sleep", "1000"])).await.unwrap();
     lab.engine().start("box").await.unwrap();
     let monitor = lab.monitor("box");
-    let (text, code) = attack(&lab).await;
-    assert_eq!((code, text.contains("nobody runs another program")), (1, true), "{text}");
+    let (text, code) = attack(&lab, Path::new(SPAWNER)).await;
+    assert_eq!((code, text.contains("nobody runs that program")), (1, true), "{text}");
     let session = ExecRequest { stdin: true, ..exec(&[WAITS]) };
     let session = lab.engine().exec("box", session).await.unwrap();
     eventually("the session is our program", || runs_our_program(&lab, monitor)).await;
-    stopped(attack(&lab).await);
+    stopped(attack(&lab, Path::new(SPAWNER)).await);
     drop(session);
     lab.kill_and_delete("box").await;
     lab.close().await;
@@ -105,8 +110,8 @@ async fn a_program_that_enters_without_care_is_overwritten() {
         .unwrap();
     let mut told = (String::new(), 1);
     for _ in 0..200 {
-        told = attack(&lab).await;
-        if told.1 == 0 || !told.0.contains("nobody runs another") {
+        told = attack(&lab, &careless).await;
+        if told.1 == 0 || !told.0.contains("nobody runs that") {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
