@@ -173,8 +173,7 @@ impl Server {
         let serving = report(serving, Arc::clone(&fail));
         tasks.spawn(serve_and_release(serving, driver, stop.clone()));
         if let Some((socket, service)) = registration {
-            let serving = service.serve(socket, stop.clone());
-            tasks.spawn(report(serving, fail));
+            tasks.spawn(service.serve(socket, stop.clone()));
         }
         info!(driver = name, socket = %config.socket.display(), "serving");
         Ok(Self { name, cache, metrics_address, tasks, stop, failure })

@@ -50,9 +50,9 @@ impl PluginServer {
             .add_service(NodeServer::new(node).max_decoding_message_size(MESSAGE_BYTES))
             .serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
         tasks.spawn(report(serving, Arc::clone(&fail)));
-        let registration = Registration::new(name, endpoint, Arc::clone(&fail));
+        let registration = Registration::new(name, endpoint, fail);
         let registry = bind(&registry.join(format!("{name}-reg.sock")))?;
-        tasks.spawn(report(registration.serve(registry, stop.clone()), fail));
+        tasks.spawn(registration.serve(registry, stop.clone()));
         Ok(Self { tasks, stop, failure })
     }
 

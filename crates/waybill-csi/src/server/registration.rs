@@ -1,15 +1,15 @@
 //! How the kubelet learns of a driver: a socket of its own in a directory that the kubelet watches.
 
+mod unary;
+
 use std::{path::Path, sync::Arc};
 
+use futures_util::StreamExt;
+use prost::Message;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, transport};
-use tracing::{error, info};
-use waybill_proto::registration::{
-    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
-    registration_server::{self, RegistrationServer},
-};
+use tracing::{debug, error, info};
+use waybill_proto::registration::{PluginInfo, RegistrationStatus, RegistrationStatusResponse};
 
 use super::socket::Socket;
 
@@ -39,38 +39,33 @@ impl Registration {
     }
 
     /// Serves until `stop`; then the socket is gone, which deregisters the driver.
-    pub(super) async fn serve(
-        self,
-        socket: Socket,
-        stop: CancellationToken,
-    ) -> Result<(), transport::Error> {
-        transport::Server::builder()
-            .add_service(RegistrationServer::new(self))
-            .serve_with_incoming_shutdown(socket.connections(stop.clone()), stop.cancelled_owned())
-            .await
-    }
-}
-
-#[tonic::async_trait]
-impl registration_server::Registration for Registration {
-    async fn get_info(
-        &self,
-        _request: Request<InfoRequest>,
-    ) -> Result<Response<PluginInfo>, Status> {
-        Ok(Response::new(self.info.clone()))
+    pub(super) async fn serve(self, socket: Socket, stop: CancellationToken) {
+        let serving = socket.connections(stop.clone()).for_each_concurrent(None, async |found| {
+            let Ok(mut connection) = found else { return };
+            let answering = unary::answer_calls(&mut connection, |message| self.answer(message));
+            if let Some(Err(error)) = stop.run_until_cancelled(answering).await {
+                debug!(%error, "a caller of the registration socket was not understood");
+            }
+        });
+        serving.await;
     }
 
-    async fn notify_registration_status(
-        &self,
-        request: Request<RegistrationStatus>,
-    ) -> Result<Response<RegistrationStatusResponse>, Status> {
-        let RegistrationStatus { plugin_registered, error } = request.into_inner();
-        if plugin_registered {
-            info!(driver = self.info.name, "the kubelet has registered the driver");
-        } else {
-            error!(driver = self.info.name, reason = error, "the kubelet refuses the driver");
-            self.refused.send_replace(Some(format!("the kubelet refuses the driver: {error}")));
+    /// There are two calls, and which one this is shows in its message: who asks for the plugin's name says nothing, and
+    /// who tells how registration went does.
+    fn answer(&self, message: &[u8]) -> Vec<u8> {
+        if message.is_empty() {
+            return self.info.encode_to_vec();
         }
-        Ok(Response::new(RegistrationStatusResponse {}))
+        if let Ok(RegistrationStatus { plugin_registered, error }) =
+            RegistrationStatus::decode(message)
+        {
+            if plugin_registered {
+                info!(driver = self.info.name, "the kubelet has registered the driver");
+            } else {
+                error!(driver = self.info.name, reason = error, "the kubelet refuses the driver");
+                self.refused.send_replace(Some(format!("the kubelet refuses the driver: {error}")));
+            }
+        }
+        RegistrationStatusResponse {}.encode_to_vec()
     }
 }
