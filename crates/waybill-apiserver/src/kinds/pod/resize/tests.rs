@@ -1,3 +1,5 @@
+//! What a resize may change, and what it may not.
+
 use serde_json::json;
 
 use super::{super::testing::pod, *};
