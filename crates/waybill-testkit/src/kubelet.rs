@@ -1,4 +1,4 @@
-//! Kubernetes' own kubelet, where somebody has built one: alone, with static pods and no API server.
+//! Kubernetes' own kubelet, where somebody has built one: alone, with static pods and no API server, or as the node of one.
 
 use std::{
     env, fs,
@@ -27,6 +27,19 @@ pub struct StockKubelet {
     port: u16,
 }
 
+/// The API server that a kubelet is a node of, and who it is there; all are files.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster<'a> {
+    /// With which it connects to the API server.
+    pub kubeconfig: &'a Path,
+    /// What it shows to its own clients.
+    pub serving_certificate: &'a Path,
+    /// The key of that certificate.
+    pub serving_key: &'a Path,
+    /// Who vouches for its clients.
+    pub authority: &'a Path,
+}
+
 impl StockKubelet {
     /// The program; `None`, with a word about it, where nobody has built one.
     pub fn find() -> Option<PathBuf> {
@@ -42,33 +55,58 @@ impl StockKubelet {
     /// `address` is another one of this network namespace.
     pub fn start(binary: &Path, directory: &Path, runtime: &Path, address: &str) -> Self {
         let [port] = port::lasting();
+        let serving = format!(
+            "address: 127.0.0.1\nport: 0\nreadOnlyPort: {port}\n\
+             authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: false}}}}\n\
+             authorization: {{mode: AlwaysAllow}}\n"
+        );
+        let configuration = configuration(directory, runtime, &serving);
+        Self::spawn(binary, directory, &configuration, address, None, port)
+    }
+
+    /// The same as the node `stock-node` of an API server, which it asks about whoever connects to it.
+    pub fn start_in(
+        cluster: Cluster<'_>,
+        binary: &Path,
+        directory: &Path,
+        runtime: &Path,
+        address: &str,
+    ) -> Self {
+        let [port] = port::lasting();
+        let serving = format!(
+            "address: {address}\nport: {port}\ntlsCertFile: {}\ntlsPrivateKeyFile: {}\n\
+             authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: true}}, \
+             x509: {{clientCAFile: {}}}}}\nauthorization: {{mode: Webhook}}\n",
+            cluster.serving_certificate.display(),
+            cluster.serving_key.display(),
+            cluster.authority.display(),
+        );
+        let configuration = configuration(directory, runtime, &serving);
+        let kubeconfig = Some(cluster.kubeconfig);
+        Self::spawn(binary, directory, &configuration, address, kubeconfig, port)
+    }
+
+    fn spawn(
+        binary: &Path,
+        directory: &Path,
+        configuration: &str,
+        address: &str,
+        kubeconfig: Option<&Path>,
+        port: u16,
+    ) -> Self {
         let below = |name: &str| directory.join(name).display().to_string();
         for name in ["manifests", "pod-logs"] {
             fs::create_dir_all(below(name)).expect("the directory is ours");
         }
-        // Pods have cgroups of the runtime's choice: a kubelet makes its own at the root of the machine, and leaves them.
-        let configuration = format!(
-            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
-             enableServer: true\naddress: 127.0.0.1\nport: 0\nreadOnlyPort: {port}\nhealthzPort: 0\n\
-             authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: false}}}}\n\
-             authorization: {{mode: AlwaysAllow}}\ncontainerRuntimeEndpoint: unix://{}\n\
-             staticPodPath: {}\npodLogsDir: {}\nvolumePluginDir: {}\nresolvConf: ''\n\
-             cgroupDriver: cgroupfs\ncgroupsPerQOS: false\nenforceNodeAllocatable: []\n\
-             failCgroupV1: false\nfailSwapOn: false\nmakeIPTablesUtilChains: false\n\
-             fileCheckFrequency: 1s\nsyncFrequency: 2s\n\
-             evictionHard: {{memory.available: 1Mi, nodefs.available: 1Mi, imagefs.available: 1Mi}}\n\
-             imageGCHighThresholdPercent: 100\nimageGCLowThresholdPercent: 99\n",
-            runtime.display(),
-            below("manifests"),
-            below("pod-logs"),
-            below("volume-plugins"),
-        );
         fs::write(below("kubelet.yaml"), configuration).expect("the directory is ours");
         let log = fs::File::create(below("kubelet.log")).expect("the directory is ours");
         let mut command = Command::new(binary);
         command.args(["--config", &below("kubelet.yaml"), "--root-dir", &below("kubelet")]);
         command.args(["--cert-dir", &below("tls"), "--node-ip", address]);
         command.args(["--hostname-override", "stock-node"]).current_dir(directory);
+        if let Some(kubeconfig) = kubeconfig {
+            command.arg("--kubeconfig").arg(kubeconfig);
+        }
         let child = Killed::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log));
         Self { _child: child, directory: directory.to_owned(), port }
     }
@@ -131,6 +169,25 @@ impl StockKubelet {
         stream.read_to_string(&mut answer).ok()?;
         answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
     }
+}
+
+/// Pods have cgroups of the runtime's choice: a kubelet makes its own at the root of the machine, and leaves them.
+fn configuration(directory: &Path, runtime: &Path, serving: &str) -> String {
+    let below = |name: &str| directory.join(name).display().to_string();
+    format!(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
+         enableServer: true\nhealthzPort: 0\n{serving}containerRuntimeEndpoint: unix://{}\n\
+         staticPodPath: {}\npodLogsDir: {}\nvolumePluginDir: {}\nresolvConf: ''\n\
+         cgroupDriver: cgroupfs\ncgroupsPerQOS: false\nenforceNodeAllocatable: []\n\
+         failCgroupV1: false\nfailSwapOn: false\nmakeIPTablesUtilChains: false\n\
+         fileCheckFrequency: 1s\nsyncFrequency: 2s\n\
+         evictionHard: {{memory.available: 1Mi, nodefs.available: 1Mi, imagefs.available: 1Mi}}\n\
+         imageGCHighThresholdPercent: 100\nimageGCLowThresholdPercent: 99\n",
+        runtime.display(),
+        below("manifests"),
+        below("pod-logs"),
+        below("volume-plugins"),
+    )
 }
 
 fn name(pod: &Value) -> Option<&str> {

@@ -24,6 +24,7 @@ mod runtime;
 mod state_dir;
 mod stock;
 mod stock_kubelet;
+mod stock_kubelet_on_ours;
 mod stock_node;
 mod stock_sessions;
 mod unwritable_log;

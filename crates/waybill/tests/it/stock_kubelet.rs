@@ -17,10 +17,10 @@ use waybill_proto::cri::{
 };
 use waybill_testkit::{kubelet::StockKubelet, runtime::Setup};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_waybill");
-const IMAGE: &str = "waybill.dev/busybox:1";
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_waybill");
+pub(crate) const IMAGE: &str = "waybill.dev/busybox:1";
 /// Of a network that is nobody's, on the loopback device of a namespace of our own.
-const ADDRESS: &str = "192.0.2.1";
+pub(crate) const ADDRESS: &str = "192.0.2.1";
 /// The third restart of a container comes after a pause of twenty seconds.
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -157,7 +157,7 @@ fn until(kubelet: &StockKubelet, what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn import(socket: &Path) {
+pub(crate) fn import(socket: &Path) {
     let runtime = format!("unix://{}", socket.display());
     let mut built_in = Command::new(BINARY);
     let status = built_in.args(["image", "built-in", "busybox", "--runtime", &runtime]).status();
@@ -187,7 +187,7 @@ async fn clear(socket: &Path) {
 
 /// Runs this test once more, where the addresses are ours, as are the two places that kubelets write to wherever else they are told to, and
 /// where no process outlives the first: a test that fails has no time to clear its pods away.
-fn run_again(test: &str) {
+pub(crate) fn run_again(test: &str) {
     let script = format!(
         "ip link set lo up && ip address add {ADDRESS}/32 dev lo && \
          mkdir -p /var/lib/kubelet && mount -t tmpfs none /var/lib/kubelet && \
@@ -205,6 +205,6 @@ fn run_again(test: &str) {
     assert!(output.status.success(), "{said}");
 }
 
-fn has_a_network_of_its_own() -> bool {
+pub(crate) fn has_a_network_of_its_own() -> bool {
     UdpSocket::bind((ADDRESS, 0)).is_ok()
 }
