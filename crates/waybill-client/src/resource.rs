@@ -1,9 +1,14 @@
 //! What an API server serves, and how its users call it.
 
 use futures_util::future::try_join_all;
+use http::{Request, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
-use kube::{Client, core::discovery::v2::APIGroupDiscoveryList};
+use kube::{
+    Client,
+    core::discovery::v2::{ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscoveryList},
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
 
 use crate::RequestError;
 
@@ -79,11 +84,11 @@ pub struct Resources(Vec<Resource>);
 impl Resources {
     /// Asks the API server: at once if it knows aggregated discovery, and otherwise version by version.
     pub async fn fetch(client: &Client) -> Result<Self, RequestError> {
-        let core = client.list_core_api_versions_aggregated().await.map_err(RequestError::of)?;
+        let core = aggregated(client, "/api").await?;
         if core.items.is_empty() {
             return Self::fetch_plain(client).await;
         }
-        let groups = client.list_api_groups_aggregated().await.map_err(RequestError::of)?;
+        let groups = aggregated(client, "/apis").await?;
         Ok(Self(resources_in(core).chain(resources_in(groups)).collect()))
     }
 
@@ -122,6 +127,34 @@ impl Resources {
     /// The names of all resources, for a message.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|resource| resource.plural.as_str())
+    }
+}
+
+/// Everything below a path at once; nothing from a server that does not know how.
+async fn aggregated(client: &Client, path: &str) -> Result<APIGroupDiscoveryList, RequestError> {
+    let request = Request::get(path).header(header::ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
+    let request = request.body(Vec::new()).map_err(RequestError::Build)?;
+    let answer = client.request::<Value>(request).await.map_err(RequestError::of)?;
+    read_aggregated(answer).map_err(RequestError::Answer)
+}
+
+/// API servers write `null` for lists that are empty, such as the verbs of a resource that has only parts of it served.
+fn read_aggregated(mut answer: Value) -> Result<APIGroupDiscoveryList, serde_json::Error> {
+    if answer.get("items").is_none() {
+        return Ok(APIGroupDiscoveryList::default());
+    }
+    remove_nulls(&mut answer);
+    serde_json::from_value(answer)
+}
+
+fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(remove_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        _ => {}
     }
 }
 
@@ -205,6 +238,20 @@ mod tests {
                 "responseKind": {"kind": "Event"}}]),
         );
         Resources(resources_in(core).chain(resources_in(events)).collect())
+    }
+
+    /// As Kubernetes tells of an aggregated API with a part of a resource alone, and of one that does not answer.
+    #[test]
+    fn lists_that_are_null_are_empty() {
+        let list = json!({"items": [
+            {"metadata": {"name": "a", "creationTimestamp": null}, "versions": [{"version": "v1", "resources": [
+                {"resource": "pods", "scope": "Namespaced", "verbs": null, "responseKind": {"kind": ""}},
+                {"resource": "keys", "scope": "Cluster", "verbs": ["list"], "responseKind": {"kind": "Keys"}}]}]},
+            {"metadata": {"name": "b"}, "versions": [{"version": "v1", "freshness": "Stale"}]}]});
+        let found = Resources(resources_in(read_aggregated(list).unwrap()).collect());
+        assert_eq!(found.names().collect::<Vec<_>>(), ["pods", "keys"]);
+        let plain = json!({"kind": "APIVersions", "versions": ["v1"]});
+        assert!(read_aggregated(plain).unwrap().items.is_empty());
     }
 
     #[test]
