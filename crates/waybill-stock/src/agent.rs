@@ -30,6 +30,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use waybill_api::stock::{Mode, WrapperConfig};
 use waybill_csi::server::{PluginServer, ServerError};
 
+pub(crate) use self::register::is_of_the_class;
 pub use self::{directory::DirectoryError, register::RegisterError};
 use self::{
     directory::RunDirectory,
@@ -161,18 +162,19 @@ impl Agent {
     }
 
     /// Takes away what [`Agent::set_up`] did, and the label last: who removes everything waits for that. While pods of the
-    /// RuntimeClass live on the node, a link to the real runtime stays in the place of the wrapper.
+    /// RuntimeClass live on the node, the handler stays, and a link to the real runtime in the place of the wrapper.
     pub async fn tear_down(&self, enter: &[PathBuf]) -> Result<(), AgentError> {
         let (client, node) = (&self.client, &self.config.node);
         register::label(client, node, Some("removing")).await?;
         let in_use = register::has_pods(client, node).await?;
         let plan = self.plan(Wanted::Removed).await?;
         let host = Host::new(&self.config.root);
-        let changed = host.apply(&plan)?;
+        // Without the handler, no exec and no probe could enter the pods that live.
+        let changed = !in_use && host.apply(&plan)?;
         host.remove_wrapper(&plan.real_runtime, in_use)?;
         self.restart(&plan, changed, enter).await?;
         register::label(client, node, None).await?;
-        tracing::info!(in_use, "the node is as it was");
+        tracing::info!(in_use, "everything that could go is gone");
         Ok(())
     }
 

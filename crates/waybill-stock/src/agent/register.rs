@@ -73,7 +73,8 @@ pub(super) async fn has_pods(client: &Client, node: &str) -> Result<bool, Regist
     Ok(listed.items.iter().any(is_of_the_class))
 }
 
-fn is_of_the_class(pod: &Pod) -> bool {
+/// Whether a pod lives that was made through the wrapper.
+pub(crate) fn is_of_the_class(pod: &Pod) -> bool {
     let class = pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref());
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     class == Some(HANDLER) && !matches!(phase, Some("Succeeded" | "Failed"))

@@ -69,6 +69,8 @@ struct Cluster {
     sealing: Mutex<Option<Value>>,
     label: Mutex<Option<Value>>,
     allowed: bool,
+    /// Whether its pod is of the RuntimeClass.
+    of_the_class: bool,
 }
 
 impl Cluster {
@@ -94,7 +96,11 @@ impl Cluster {
         let answer = match (parts.method, parts.uri.path()) {
             (Method::GET, "/api/v1/pods") => {
                 assert!(query.contains("spec.nodeName%3Dn1"), "{query}");
-                list("PodList", json!([pod()]))
+                let mut pod = pod();
+                if self.of_the_class {
+                    pod["spec"]["runtimeClassName"] = json!("waybill");
+                }
+                list("PodList", json!([pod]))
             }
             (Method::GET, "/api/v1/namespaces") => {
                 let labels = json!({"waybill.dev/exec": "enforce"});
@@ -363,5 +369,24 @@ async fn a_node_is_set_up_and_taken_back() {
     assert_eq!(*cluster.label.lock().unwrap(), Some(Value::Null));
     assert!(!folder.path("etc/containerd/config.toml").exists());
     assert!(!folder.path("opt/waybill").exists());
+    agent.stop().await;
+}
+
+/// containerd refuses to enter a pod whose handler it does not know any more.
+#[tokio::test]
+async fn while_pods_of_the_class_live_their_handler_stays_and_a_link_to_the_real_runtime() {
+    let folder = Folder::new();
+    let cluster = Arc::new(Cluster { of_the_class: true, ..Cluster::default() });
+    let host = Host::new(folder.path(""));
+    host.replace("/usr/sbin/runc", b"#!", 0o755).unwrap();
+    let agent = Agent::start(folder.config(), cluster.client()).await.unwrap();
+    assert!(agent.set_up(b"wrapper", &[]).await.is_err());
+    fs::remove_file(folder.path("run/waybill/restart")).unwrap();
+    agent.tear_down(&[]).await.unwrap();
+    assert_eq!(*cluster.label.lock().unwrap(), Some(Value::Null));
+    let config = fs::read_to_string(folder.path("etc/containerd/config.toml")).unwrap();
+    assert!(config.contains("runtimes.waybill"));
+    let link = fs::read_link(folder.path("opt/waybill/bin/waybill-oci")).unwrap();
+    assert_eq!(link, Path::new("/usr/sbin/runc"));
     agent.stop().await;
 }

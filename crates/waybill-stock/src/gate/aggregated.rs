@@ -195,6 +195,8 @@ fn resources() -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": API_VERSION, "resources": [
         resource("hooks", false, "AdmissionReview", "create"),
         resource("keys", false, "Keys", "list"),
+        // Without it the API server makes one up whose verbs are null, and clients of kube-rs stumble over that.
+        json!({"name": "pods", "singularName": "", "namespaced": true, "kind": "SealingKey", "verbs": []}),
         resource("pods/sealingkey", true, "SealingKey", "get"),
         resource("sessions", false, "SessionList", "list"),
     ]})

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use waybill_client::Resources;
 
 use super::{InstallError, InstallOptions, MANAGER, api, manifests, named};
-use crate::agent::{NAMESPACE, PLUGIN, READY_LABEL};
+use crate::agent::{NAMESPACE, PLUGIN, READY_LABEL, is_of_the_class};
 
 /// For agents to take everything off their nodes; each restarts a runtime.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -76,7 +76,14 @@ pub async fn remove(
     for object in last.iter().rev() {
         delete(client, object, told).await?;
     }
+    let pods = pods_of_the_class(client).await?;
     clear_nodes(client, told).await?;
+    if pods > 0 {
+        told(&format!(
+            "{pods} pods of the RuntimeClass live: on their nodes the handler stays, and a link to the real runtime; delete \
+             them, install and uninstall once more to leave nothing"
+        ));
+    }
     let keeps =
         |object: &&Value| !(options.keep_classes && named(object).1 == "CustomResourceDefinition");
     for object in first.iter().rev().filter(keeps) {
@@ -112,6 +119,13 @@ fn has_volume(pod: &Pod) -> bool {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let mut drivers = volumes.filter_map(|volume| volume.csi.as_ref());
     drivers.any(|csi| csi.driver == PLUGIN)
+}
+
+/// How many live anywhere.
+async fn pods_of_the_class(client: &Client) -> Result<usize, RemoveError> {
+    let pods: Api<Pod> = Api::all(client.clone());
+    let list = pods.list(&ListParams::default()).await.map_err(failed("list pods"))?;
+    Ok(list.items.iter().filter(|pod| is_of_the_class(pod)).count())
 }
 
 /// Tells the agents to take everything off their nodes, and waits for that.
