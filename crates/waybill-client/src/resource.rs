@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     fn resources() -> Resources {
-        let discovery = |group: &str, resources: serde_json::Value| {
+        let discovery = |group: &str, resources: Value| {
             let list = json!({"items": [{"metadata": {"name": group},
                 "versions": [{"version": "v1", "resources": resources}]}]});
             serde_json::from_value::<APIGroupDiscoveryList>(list).unwrap()

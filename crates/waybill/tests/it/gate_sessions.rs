@@ -373,16 +373,18 @@ impl Cluster {
         self.post(&format!("/apis/{group}/{plural}"), object).await;
     }
 
-    /// What an API server with a front proxy tells extension servers.
+    /// The authority of front proxies, once the API server has told extension servers of it.
     async fn front_proxy(&self) -> Authority {
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "extension-apiserver-authentication"}, "data": {
-                "requestheader-client-ca-file": fs::read_to_string(self.pki("front-proxy-ca.crt")).unwrap(),
-                "requestheader-allowed-names": "[\"front-proxy-client\"]",
-                "requestheader-username-headers": "[\"X-Remote-User\"]",
-                "requestheader-group-headers": "[\"X-Remote-Group\"]",
-                "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]"}});
-        self.post("/api/v1/namespaces/kube-system/configmaps", &map).await;
+        let map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let (status, told) = self.send("GET", map, &[], "").await;
+            if status == StatusCode::OK {
+                break;
+            }
+            assert!(Instant::now() < until, "{told}");
+            sleep(Duration::from_millis(50)).await;
+        }
         Authority::read(&self.pki("front-proxy-ca.crt"), &self.pki("front-proxy-ca.key"))
     }
 
