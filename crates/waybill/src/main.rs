@@ -10,6 +10,7 @@ mod columns;
 mod credential;
 mod delete;
 mod demo;
+mod doctor;
 mod driver;
 mod encryption;
 mod env;
@@ -23,6 +24,7 @@ mod install;
 mod log;
 mod login;
 mod logs;
+mod machine;
 mod migrate;
 mod names;
 mod node;
@@ -31,12 +33,14 @@ mod rest;
 mod runtime;
 mod signals;
 mod state_dir;
+mod status;
 mod supervised;
 mod swap;
 mod target;
 mod terminal;
 mod trace;
 mod up;
+mod version;
 
 use std::{
     ffi::OsStr,
@@ -92,6 +96,9 @@ enum Command {
     Install(install::Args),
     Uninstall(install::RemoveArgs),
     Trace(trace::Args),
+    Status(status::Args),
+    Doctor(doctor::Args),
+    Version(version::Args),
     #[command(hide = true)]
     Hello(hello::Args),
     #[command(hide = true)]
@@ -159,6 +166,7 @@ impl Cli {
             Command::Credential(args) => credential::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Driver(args) => driver::run(args),
             Command::Encryption(args) => encryption::run(args),
             Command::Env(args) => env::run(&args),
@@ -176,9 +184,11 @@ impl Cli {
             Command::Node(args) => node::run(*args),
             Command::OnHost(args) => agent::run_on_host(&args),
             Command::Runtime(args) => runtime::run(args),
+            Command::Status(args) => status::run(&args),
             Command::Trace(args) => trace::run(&args),
             Command::Uninstall(args) => install::run_remove(&args),
             Command::Up(args) => up::run(*args),
+            Command::Version(args) => version::run(args),
         }
     }
 }
@@ -189,11 +199,11 @@ impl Command {
         match self {
             Self::Apply(_) | Self::Delete(_) | Self::Env(_) | Self::Exec(_) | Self::Get(_) => true,
             Self::Logs(_) | Self::Migrate(_) | Self::Names(_) => true,
-            Self::Install(_) | Self::Uninstall(_) => true,
+            Self::Install(_) | Self::Status(_) | Self::Uninstall(_) => true,
             Self::Credential(args) => args.runs_plugins(),
             Self::Apiserver(_) | Self::Driver(_) | Self::Gate(_) | Self::Node(_) => false,
             Self::Demo(_) | Self::Runtime(_) | Self::Trace(_) | Self::Up(_) => false,
-            Self::Agent(_) | Self::OnHost(_) => false,
+            Self::Agent(_) | Self::Doctor(_) | Self::OnHost(_) | Self::Version(_) => false,
             Self::Encryption(_)
             | Self::Envfile(_)
             | Self::Hello(_)

@@ -4,7 +4,6 @@ mod drivers;
 mod images;
 mod ports;
 mod progress;
-mod requirements;
 mod role;
 mod stack;
 mod state;
@@ -30,6 +29,7 @@ use crate::{
     apiserver::{EncryptionArgs, StoreArgs},
     builtin::BuiltIn,
     log::LogFormat,
+    machine::{self, Finding},
     rest,
     runtime::parse_socket,
 };
@@ -160,11 +160,13 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
 
 /// Says what this machine lacks for `command`.
 pub(crate) fn check_machine(command: &str, runtime: &RuntimeChoice) -> Result<()> {
-    let missing = requirements::missing(runtime);
-    if !missing.is_empty() {
-        bail!("`waybill {command}` cannot run here, it misses:\n{}", missing.join("\n"));
+    let missing = machine::missing(runtime == &RuntimeChoice::Embedded);
+    if missing.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let line = |it: &Finding| format!("  - {}: {}; {}", it.subject, it.seen, it.remedy);
+    let lines: Vec<_> = missing.iter().map(line).collect();
+    bail!("`waybill {command}` cannot run here, it misses:\n{}", lines.join("\n"))
 }
 
 async fn serve(plan: Plan, progress: &Progress) -> Result<Outcome> {
