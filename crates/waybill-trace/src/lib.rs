@@ -11,6 +11,7 @@ mod denied;
 mod join;
 mod membership;
 mod process;
+mod record;
 mod runtime;
 mod time;
 mod typed;
@@ -23,6 +24,10 @@ pub use self::{
     join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
     membership::{Membership, MoveReason, Moved, judge},
     process::{LiveProcess, ProcessFacts, read_processes},
+    record::{
+        Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, RecordedProcess,
+        RecordedSession, SessionList, SessionQuery, TraceSource, TraceSourceError,
+    },
     runtime::{Attached, Container, ContainerCgroups, Runtime, RuntimeError, Session},
     typed::{OwnProcess, PossibleStarter, trace_own_process},
 };
