@@ -25,7 +25,7 @@ pub use self::{
     membership::{Membership, MoveReason, Moved, judge},
     process::{LiveProcess, ProcessFacts, read_processes},
     record::{
-        Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, RecordedProcess,
+        Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, ProcessState, RecordedProcess,
         RecordedSession, SessionList, SessionQuery, TraceSource, TraceSourceError,
     },
     runtime::{Attached, Container, ContainerCgroups, Runtime, RuntimeError, Session},

@@ -11,7 +11,7 @@ mod source;
 
 pub use self::{
     coverage::{Coverage, EventSource, Gap, GapReason},
-    process::RecordedProcess,
+    process::{ProcessState, RecordedProcess},
     query::{ProcessQuery, SessionQuery},
     session::RecordedSession,
     source::{Change, SessionList, TraceSource, TraceSourceError},

@@ -29,11 +29,13 @@ pub struct RecordedProcess {
     pub arguments: Vec<String>,
     /// Whether there are more arguments than these, or longer ones.
     pub cut: bool,
-    /// How many arguments are hidden, whole or in part.
-    pub hidden: u32,
+    /// Which of them are hidden, whole or in part, counted from 0: a process may write itself whatever stands there instead.
+    pub hidden_at: Vec<u32>,
     /// When it began.
     #[serde(with = "crate::time::micros")]
     pub started: Timestamp,
+    /// Whether it runs, or what became of it.
+    pub state: ProcessState,
     /// When it ended; absent while it runs, and where its end is not known.
     #[serde(with = "crate::time::optional_micros")]
     pub ended: Option<Timestamp>,
@@ -41,14 +43,25 @@ pub struct RecordedProcess {
     pub exit_code: Option<i32>,
     /// The signal, if one ended it.
     pub signal: Option<i32>,
-    /// Whether it ended because the process ran another program.
-    #[serde(default)]
-    pub replaced: bool,
     /// What gives away that the process did not begin in this session: then nobody is behind it who is behind the session.
     #[serde(default)]
     pub moved: Option<MoveReason>,
     /// Where this is known from.
     pub source: EventSource,
+}
+
+/// Whether a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProcessState {
+    /// It does, as far as the record can tell.
+    Running,
+    /// It exited, or a signal ended it.
+    Ended,
+    /// Its process ran another program in its place.
+    Replaced,
+    /// Its end was not recorded, and it does not run any more.
+    Unknown,
 }
 
 #[cfg(test)]
@@ -61,8 +74,8 @@ mod tests {
     fn times_have_six_digits_so_that_lines_sort_as_text() {
         let process = json!({
             "session": "s1", "pid": 8, "parent": 7, "parentProgram": null, "uid": 0, "program": "/bin/sh",
-            "arguments": ["sh"], "cut": false, "hidden": 0, "started": "2026-01-02T03:04:05.000000Z",
-            "ended": "2026-01-02T03:04:05.120000Z", "exitCode": 0, "signal": null, "replaced": false,
+            "arguments": ["sh"], "cut": false, "hiddenAt": [], "started": "2026-01-02T03:04:05.000000Z",
+            "ended": "2026-01-02T03:04:05.120000Z", "exitCode": 0, "signal": null, "state": "ended",
             "moved": null, "source": "ebpf",
         });
         let read: RecordedProcess = serde_json::from_value(process.clone()).unwrap();

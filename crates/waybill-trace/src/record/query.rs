@@ -42,6 +42,8 @@ pub struct ProcessQuery {
     pub until: Option<Timestamp>,
     /// Only with this text in the program or an argument.
     pub text: Option<String>,
-    /// At most so many, the newest; all if absent.
+    /// Not so many of the oldest.
+    pub offset: usize,
+    /// At most so many, the oldest of the rest; all if absent.
     pub limit: Option<usize>,
 }

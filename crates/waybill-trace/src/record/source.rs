@@ -22,7 +22,7 @@ pub trait TraceSource: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<RecordedProcess>, TraceSourceError>>;
 
     /// What changes from now on. Each change has the whole new state of its session or program, which replaces what was
-    /// known under that name. A reader that is too slow gets [`Change::Missed`] and asks again.
+    /// known under that name; counts of a session come at most once a second. A reader that is too slow gets [`Change::Missed`] and asks again.
     fn changes(&self) -> BoxStream<'static, Change>;
 }
 
