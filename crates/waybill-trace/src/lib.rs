@@ -9,10 +9,12 @@ mod container;
 mod debug;
 mod denied;
 mod join;
+mod kernel;
 mod membership;
 mod process;
 mod record;
 mod runtime;
+mod sys;
 mod time;
 mod typed;
 
@@ -22,6 +24,7 @@ pub use self::{
     debug::{is_debug_container, join_debug},
     denied::{Denied, denied},
     join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
+    kernel::{Btf, BtfError, Ebpf, EbpfError, ExecEvent, ExitEvent, KernelEvent, ParentProcess},
     membership::{Membership, MoveReason, Moved, judge},
     process::{LiveProcess, ProcessFacts, read_processes},
     record::{
