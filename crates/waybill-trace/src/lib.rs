@@ -8,6 +8,7 @@ mod audit;
 mod container;
 mod debug;
 mod denied;
+mod hide;
 mod join;
 mod kernel;
 mod membership;
@@ -23,6 +24,7 @@ pub use self::{
     container::{ContainerLife, process_started},
     debug::{is_debug_container, join_debug},
     denied::{Denied, denied},
+    hide::{HIDDEN, hide_secrets},
     join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
     kernel::{Btf, BtfError, Ebpf, EbpfError, ExecEvent, ExitEvent, KernelEvent, ParentProcess},
     membership::{Membership, MoveReason, Moved, judge},

@@ -1,3 +1,5 @@
+//! Type information as a kernel writes it, and as it must not.
+
 use super::*;
 
 const INT: u32 = 1;
