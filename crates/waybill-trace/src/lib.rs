@@ -10,6 +10,7 @@ mod debug;
 mod denied;
 mod hide;
 mod join;
+pub mod journal;
 mod kernel;
 mod membership;
 mod process;
