@@ -11,13 +11,13 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use waybill_api::exec::{ExecVar, PodExecOptions};
 
 use self::event::{Event, ObjectReference};
 
 /// Who asked, as the API server authenticated them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// The user; the impersonated one, where somebody acted for another.
     pub user: String,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     audit::{Asked, Caller, Request},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// One session and everything that is known about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
     /// What it is.
@@ -38,7 +38,7 @@ pub struct Trace {
     #[serde(rename = "containerID")]
     pub container_id: Option<String>,
     /// Whether a client that attached could write.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<bool>,
     /// The command that was asked for.
     pub command: Vec<String>,
@@ -50,16 +50,18 @@ pub struct Trace {
     /// Whether and how it ended.
     pub end: End,
     /// What runs in it now, whatever it calls itself; also after the first process has ended.
+    #[serde(default)]
     pub processes: Vec<LiveProcess>,
     /// What is in its cgroup and did not begin there, or may not have. Of a container: what left its cgroups.
+    #[serde(default)]
     pub moved: Vec<MovedProcess>,
     /// The process that was asked about, if it is a container's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<OwnProcess>,
 }
 
 /// A process that was moved: nobody is named for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovedProcess {
     /// The process.
     #[serde(flatten)]
@@ -110,7 +112,7 @@ impl Processes {
 }
 
 /// What is traced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceKind {
     /// A process that was started in a container, and what descends from it.
@@ -124,7 +126,7 @@ pub enum TraceKind {
 }
 
 /// Whether and how a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum End {
     /// It has not.

@@ -8,10 +8,15 @@ mod audit;
 mod container;
 mod debug;
 mod denied;
+mod hide;
 mod join;
+pub mod journal;
+mod kernel;
 mod membership;
 mod process;
+mod record;
 mod runtime;
+mod sys;
 mod time;
 mod typed;
 
@@ -20,9 +25,15 @@ pub use self::{
     container::{ContainerLife, process_started},
     debug::{is_debug_container, join_debug},
     denied::{Denied, denied},
+    hide::{HIDDEN, hide_secrets},
     join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
+    kernel::{Btf, BtfError, Ebpf, EbpfError, ExecEvent, ExitEvent, KernelEvent, ParentProcess},
     membership::{Membership, MoveReason, Moved, judge},
     process::{LiveProcess, ProcessFacts, read_processes},
+    record::{
+        Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, ProcessState, RecordedProcess,
+        RecordedSession, SessionList, SessionQuery, TraceSource, TraceSourceError,
+    },
     runtime::{Attached, Container, ContainerCgroups, Runtime, RuntimeError, Session},
     typed::{OwnProcess, PossibleStarter, trace_own_process},
 };

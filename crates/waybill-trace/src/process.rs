@@ -9,13 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How the kernel tells times of processes, whatever it uses itself (`USER_HZ`).
 pub(crate) const TICKS_PER_SECOND: u64 = 100;
 
 /// A process of a session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveProcess {
     /// As the machine counts.
     pub pid: u32,

@@ -4,7 +4,7 @@
 //! of that is not known, so users are named as those who may be behind it, never as those who are.
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     audit::Caller,
@@ -17,7 +17,7 @@ use crate::{
 const MARGIN: SignedDuration = SignedDuration::from_secs(1);
 
 /// A process that belongs to a container and to no exec session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnProcess {
     /// As the machine counts.
@@ -32,7 +32,7 @@ pub struct OwnProcess {
 }
 
 /// Somebody who was attached with standard input before a process started.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PossibleStarter {
     /// The request's, in the audit log.

@@ -1,0 +1,225 @@
+//! Whether a record is as it was written: finds lines that are missing, changed or in another order.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::Path,
+};
+
+use super::{ChainHead, Entry, LogName, ReadLine, entry::VERSION, files, reader};
+
+/// What was found about both logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// One for each log.
+    pub logs: Vec<LogReport>,
+}
+
+/// What was found about one log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogReport {
+    /// Which.
+    pub log: LogName,
+    /// How many lines there are.
+    pub lines: u64,
+    /// The number of the first line that is there; the ones before it were removed for their age, or by somebody.
+    pub first: u64,
+    /// The last line. Who knows it from elsewhere can tell whether the end was cut off.
+    pub head: ChainHead,
+    /// Everything that is not as it was written, in order.
+    pub findings: Vec<Finding>,
+}
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, and the number of the line in it.
+    pub place: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Report {
+    /// Whether nothing was found.
+    pub fn is_whole(&self) -> bool {
+        self.logs.iter().all(|log| log.findings.is_empty())
+    }
+}
+
+/// Reads the whole record in `directory`. `known` are lines that are known from elsewhere, by their hashes.
+pub fn verify(directory: &Path, known: &[String]) -> io::Result<Report> {
+    let mut reports = Vec::new();
+    let mut notes = Notes::default();
+    for log in LogName::ALL {
+        let mut walk = Walk::new(log);
+        for file in files(directory, log)? {
+            walk.file(&file.path, &mut notes)?;
+        }
+        reports.push(walk.report);
+    }
+    for report in &mut reports {
+        notes.compare(report);
+    }
+    let unknown = known.iter().filter(|hash| !notes.hashes.contains_key(hash.as_str()));
+    let missing: Vec<Finding> = unknown
+        .map(|hash| Finding {
+            place: "the record".to_owned(),
+            what: format!(
+                "has no line with the hash {hash}: it was cut off, changed, or removed for its age"
+            ),
+        })
+        .collect();
+    if let Some(first) = reports.first_mut() {
+        first.findings.extend(missing);
+    }
+    Ok(Report { logs: reports })
+}
+
+/// What lines say about lines elsewhere.
+#[derive(Default)]
+struct Notes {
+    /// Every line, by its hash.
+    hashes: HashMap<String, (LogName, u64)>,
+    /// Where a log stood, and where that is said.
+    heads: Vec<(LogName, ChainHead, String)>,
+    /// Up to where files were removed on purpose.
+    removed: BTreeMap<LogName, u64>,
+}
+
+impl Notes {
+    fn compare(&self, report: &mut LogReport) {
+        for (log, head, place) in self.heads.iter().filter(|(log, ..)| *log == report.log) {
+            let found = self.hashes.get(&head.hash);
+            if head.n >= report.first && head.n > 0 && found != Some(&(*log, head.n)) {
+                let n = head.n;
+                let what = format!(
+                    "notes line {n} of the {} log, which is not there: it was cut off or changed",
+                    log.as_str()
+                );
+                report.findings.push(Finding { place: place.clone(), what });
+            }
+        }
+        let removed = self.removed.get(&report.log).copied().unwrap_or(0);
+        if report.first > removed + 1 {
+            let first = report.first;
+            let what = format!(
+                "begins at line {first}, and the record does not say that what was before was removed for its age or size"
+            );
+            report
+                .findings
+                .insert(0, Finding { place: format!("the {} log", report.log.as_str()), what });
+        }
+    }
+}
+
+struct Walk {
+    head: Option<ChainHead>,
+    report: LogReport,
+}
+
+impl Walk {
+    fn new(log: LogName) -> Self {
+        let report =
+            LogReport { log, lines: 0, first: 1, head: ChainHead::default(), findings: Vec::new() };
+        Self { head: None, report }
+    }
+
+    fn file(&mut self, path: &Path, notes: &mut Notes) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut reader = BufReader::with_capacity(64 << 10, File::open(path)?);
+        let (mut line, mut number) = (Vec::new(), 0_u64);
+        loop {
+            line.clear();
+            if reader.read_until(b'\n', &mut line)? == 0 {
+                return Ok(());
+            }
+            number += 1;
+            let place = format!("{name}:{number}");
+            if line.pop_if(|last| *last == b'\n').is_none() {
+                self.find(place, "is half a line: it is being written, or its writer was killed");
+                return Ok(());
+            }
+            match reader::parse(&line) {
+                ReadLine::Entry(_, entry) if matches!(*entry, Entry::File { version, .. } if version > VERSION) =>
+                {
+                    self.find(
+                        place,
+                        "is of a newer version than this program knows, so the file is not checked",
+                    );
+                    self.head = None;
+                    return Ok(());
+                }
+                ReadLine::Entry(head, entry) => self.line(&line, head, &entry, place, notes),
+                _ => self.find(place, "is no line of a record: it was changed"),
+            }
+        }
+    }
+
+    fn line(
+        &mut self,
+        line: &[u8],
+        head: ChainHead,
+        entry: &Entry,
+        place: String,
+        notes: &mut Notes,
+    ) {
+        self.report.lines += 1;
+        let text = std::str::from_utf8(line).unwrap_or_default();
+        let before = match (&self.head, entry) {
+            (Some(before), _) => Some(before.clone()),
+            // The first file that is there says itself where the one before it ended.
+            (None, Entry::File { previous, .. }) => {
+                self.report.first = head.n;
+                Some(previous.clone())
+            }
+            (None, _) => {
+                self.report.first = head.n;
+                None
+            }
+        };
+        match before {
+            Some(before) => self.follow(&before, text, &head, place.clone()),
+            None => self.find(place.clone(), "is the first line that is there, and does not begin a file: lines before it were removed"),
+        }
+        match entry {
+            Entry::Head { log, head } => notes.heads.push((*log, head.clone(), place)),
+            Entry::Removed { log, through, .. } => {
+                notes.removed.insert(*log, through.n);
+            }
+            _ => {}
+        }
+        notes.hashes.insert(head.hash.clone(), (self.report.log, head.n));
+        self.report.head = head.clone();
+        self.head = Some(head);
+    }
+
+    fn follow(&mut self, before: &ChainHead, text: &str, head: &ChainHead, place: String) {
+        let expected = before.n + 1;
+        let what = if head.n > expected {
+            format!(
+                "is line {}, and follows line {}: {} were removed",
+                head.n,
+                before.n,
+                head.n - expected
+            )
+        } else if head.n < expected {
+            format!(
+                "is line {}, and follows line {}: lines were swapped or added",
+                head.n, before.n
+            )
+        } else if !before.is_followed_by(text) {
+            "has a hash that does not fit: it or the line before it was changed".to_owned()
+        } else {
+            return;
+        };
+        self.find(place, &what);
+    }
+
+    fn find(&mut self, place: String, what: &str) {
+        self.report.findings.push(Finding { place, what: what.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests;
