@@ -365,6 +365,7 @@ mod tests {
             began: true,
             ended: None,
             refusal: None,
+            sessions: Vec::new(),
         };
         (id.to_owned(), request)
     }

@@ -12,6 +12,7 @@ mod join;
 mod membership;
 mod process;
 mod runtime;
+mod stock;
 mod time;
 mod typed;
 
@@ -24,5 +25,6 @@ pub use self::{
     membership::{Membership, MoveReason, Moved, judge},
     process::{LiveProcess, ProcessFacts, read_processes},
     runtime::{Attached, Container, ContainerCgroups, Runtime, RuntimeError, Session},
+    stock::{Standing, StockTrace, join_stock},
     typed::{OwnProcess, PossibleStarter, trace_own_process},
 };
