@@ -14,6 +14,7 @@ mod record;
 mod reference;
 mod refusal;
 mod sealed;
+mod sessions;
 mod words;
 
 pub use self::{
@@ -28,13 +29,18 @@ pub use self::{
     },
     keys::{KeySet, PublicKey, SealingKey},
     layout::{
-        CONFIG_FILE, ContainerFacts, Layout, MARKER_SECONDS, Mode, NODE_CONFIG_MAP_KEY,
+        CONFIG_FILE, ContainerFacts, Engine, Layout, MARKER_SECONDS, Mode, NODE_CONFIG_MAP_KEY,
         NODE_CONFIG_MAP_PREFIX, PodFacts, STOCK_GROUP, STOCK_VERSION, WrapperConfig,
     },
     record::{RECORD_ARGV_BYTES, SessionRecord, Verdict, cut_argv},
     reference::{Reference, ReferenceError, literal},
     refusal::Refusal,
     sealed::{SEALED_INFO, SEALED_PREFIX, SEALED_SECONDS, SealedError, SealedVariables},
+    sessions::{
+        GATES, GateRecord, GateVerdict, MissingRecords, NODE_RECORDS_KEY, NodeSession,
+        NodeSessions, RECORDS_SECONDS, RecordedUser, RecordsClaims, RecordsEndpoint, SessionList,
+        SessionProcess,
+    },
     words::{
         EXEC_PREFIX, ExecWords, FrameError, NOT_SEALED, WordsError, framed, stamped, unframed,
     },

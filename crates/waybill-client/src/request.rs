@@ -272,7 +272,13 @@ impl RequestError {
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { code: 404, .. })
     }
+
+    /// Whether the user may not do it.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { code: 403, .. })
+    }
 }
+
 /// An object without what others write into it while its user looks at it.
 fn as_users_write(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {

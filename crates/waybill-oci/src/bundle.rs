@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use waybill_api::stock::Engine;
 
 /// The annotation in which we note the variables whose references became values. Names only.
 pub(crate) const REFERENCES_ANNOTATION: &str = "dev.waybill.references";
@@ -27,6 +28,27 @@ pub(crate) struct Identity {
     pub(crate) uid: String,
     /// Empty for the sandbox itself.
     pub(crate) container: String,
+}
+
+/// Whose container it is, as far as its bundle tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A pod's.
+    Pod(Identity),
+    /// Nobody made it for a pod.
+    Nobody,
+    /// Nobody can tell.
+    InDoubt,
+}
+
+impl Owner {
+    /// The pod, if it is one's.
+    pub(crate) fn pod(self) -> Option<Identity> {
+        match self {
+            Self::Pod(identity) => Some(identity),
+            Self::Nobody | Self::InDoubt => None,
+        }
+    }
 }
 
 impl Bundle {
@@ -51,42 +73,44 @@ impl Bundle {
         Ok(Self { file, spec: serde_json::from_slice(text)? })
     }
 
-    /// Whose it is; `None` when neither containerd nor CRI-O made it for a pod, or both seem to have: CRI-O
-    /// passes a pod's own annotations on, and they may look like containerd's.
-    pub(crate) fn identity(&self) -> Option<Identity> {
-        let by_containerd = self.annotation(CONTAINERD_KEYS[0]);
-        let by_crio = self.annotation(CRIO_KEYS[0]);
-        let (kind, [_, namespace, pod, uid, container]) = match (by_containerd, by_crio) {
-            (Some(kind), None) => (kind, CONTAINERD_KEYS),
-            (None, Some(kind)) => (kind, CRIO_KEYS),
-            (None, None) | (Some(_), Some(_)) => return None,
+    /// Whose it is, as `engine` notes it. Pods bring annotations of their own, which may look like those of the other: where it is
+    /// not known who made the bundle, and both seem to have, it is in doubt.
+    pub(crate) fn owner(&self, engine: Option<Engine>) -> Owner {
+        let engine = match (engine, self.has(CONTAINERD_KEYS), self.has(CRIO_KEYS)) {
+            (Some(engine), ..) => engine,
+            (None, true, false) => Engine::Containerd,
+            (None, false, true) => Engine::Crio,
+            (None, false, false) => return Owner::Nobody,
+            (None, true, true) => return Owner::InDoubt,
         };
+        let keys = match engine {
+            Engine::Containerd => CONTAINERD_KEYS,
+            Engine::Crio => CRIO_KEYS,
+        };
+        if !self.has(keys) {
+            return Owner::Nobody;
+        }
+        self.identity(keys).map_or(Owner::InDoubt, Owner::Pod)
+    }
+
+    fn has(&self, [kind, ..]: [&str; 5]) -> bool {
+        self.annotation(kind).is_some()
+    }
+
+    fn identity(&self, [kind, namespace, pod, uid, container]: [&str; 5]) -> Option<Identity> {
         let text = |key: &str| self.annotation(key).map(str::to_owned);
+        let is_sandbox = self.annotation(kind) == Some("sandbox");
         Some(Identity {
             namespace: text(namespace)?,
             pod: text(pod)?,
             uid: text(uid)?,
-            container: if kind == "sandbox" { String::new() } else { text(container)? },
+            container: if is_sandbox { String::new() } else { text(container)? },
         })
     }
 
-    /// Whether root inside could move processes between cgroups, so that a cgroup proves nothing: with
-    /// CAP_SYS_ADMIN, with writable cgroups, or by a user namespace of its own when no filter forbids one.
-    pub(crate) fn is_privileged(&self) -> bool {
-        let bounding = self.spec.pointer("/process/capabilities/bounding");
-        let has_admin = bounding
-            .and_then(Value::as_array)
-            .is_some_and(|list| list.iter().any(|capability| capability == "CAP_SYS_ADMIN"));
-        let mounts = self.spec.get("mounts").and_then(Value::as_array);
-        let is_writable = |mount: &Value| {
-            let kind = mount.get("type").and_then(Value::as_str);
-            let options = mount.get("options").and_then(Value::as_array);
-            let read_only = options.is_some_and(|list| list.iter().any(|option| option == "ro"));
-            matches!(kind, Some("cgroup" | "cgroup2")) && !read_only
-        };
-        let filtered =
-            self.spec.pointer("/linux/seccomp").is_some_and(|seccomp| !seccomp.is_null());
-        has_admin || mounts.is_some_and(|list| list.iter().any(is_writable)) || !filtered
+    /// Its description.
+    pub(crate) fn spec(&self) -> &Value {
+        &self.spec
     }
 
     /// Its variables, as `NAME=value`.
@@ -181,39 +205,36 @@ mod tests {
         let crio = bundle(json!({"annotations": {
             "io.kubernetes.cri-o.ContainerType": "container", "io.kubernetes.container.name": "main",
             "io.kubernetes.pod.uid": "u", "io.kubernetes.pod.name": "web", "io.kubernetes.pod.namespace": "ns"}}));
-        let expected = Identity {
+        let expected = Owner::Pod(Identity {
             namespace: "ns".to_owned(),
             pod: "web".to_owned(),
             uid: "u".to_owned(),
             container: "main".to_owned(),
-        };
-        assert_eq!(containerd.identity(), Some(expected.clone()));
-        assert_eq!(crio.identity(), Some(expected));
-        assert_eq!(bundle(json!({})).identity(), None);
-    }
-
-    /// An annotation of a pod must not make it another pod.
-    #[test]
-    fn a_container_that_seems_to_be_of_both_is_nobodys() {
-        let mut spec = json!({"annotations": {}});
-        for key in CONTAINERD_KEYS.into_iter().chain(CRIO_KEYS) {
-            spec["annotations"][key] = "x".into();
+        });
+        for engine in [None, Some(Engine::Containerd)] {
+            assert_eq!(containerd.owner(engine), expected);
         }
-        assert_eq!(bundle(spec).identity(), None);
+        for engine in [None, Some(Engine::Crio)] {
+            assert_eq!(crio.owner(engine), expected);
+        }
+        assert_eq!(containerd.owner(Some(Engine::Crio)), Owner::Nobody);
+        assert_eq!(bundle(json!({})).owner(None), Owner::Nobody);
     }
 
+    /// An annotation of a pod must not make it another pod, nor nobody's.
     #[test]
-    fn a_container_that_could_move_processes_is_called_privileged() {
-        let seccomp = json!({"defaultAction": "SCMP_ACT_ERRNO"});
-        let spec = |capability: &str, option: &str| {
-            bundle(json!({
-            "process": {"capabilities": {"bounding": [capability]}},
-            "mounts": [{"type": "cgroup", "options": [option]}], "linux": {"seccomp": seccomp.clone()}}))
-        };
-        assert!(!spec("CAP_CHOWN", "ro").is_privileged());
-        assert!(spec("CAP_SYS_ADMIN", "ro").is_privileged());
-        assert!(spec("CAP_CHOWN", "rw").is_privileged());
-        assert!(bundle(json!({"linux": {}})).is_privileged());
+    fn annotations_that_a_pod_brings_count_for_nothing() {
+        let mut spec = json!({"annotations": {}});
+        for (keys, value) in [(CONTAINERD_KEYS, "brought"), (CRIO_KEYS, "made")] {
+            keys.iter().for_each(|key| spec["annotations"][key] = value.into());
+        }
+        assert_eq!(bundle(spec.clone()).owner(None), Owner::InDoubt);
+        let owner = bundle(spec.clone()).owner(Some(Engine::Crio)).pod().unwrap();
+        assert_eq!((owner.pod, owner.uid), ("made".to_owned(), "made".to_owned()));
+        let owner = bundle(spec).owner(Some(Engine::Containerd)).pod().unwrap();
+        assert_eq!(owner.pod, "brought");
+        let half = bundle(json!({"annotations": {CRIO_KEYS[0]: "container"}}));
+        assert_eq!(half.owner(Some(Engine::Crio)), Owner::InDoubt);
     }
 
     #[test]

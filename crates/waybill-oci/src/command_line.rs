@@ -275,6 +275,8 @@ fn options(
                 at += 1;
                 Some(words.get(at - 1).ok_or(CommandLineError::Value)?.clone())
             }
+            // Go reads `--help=false` as no help, and goes on.
+            Some(_) if !takes_value => return Err(CommandLineError::Option),
             inline => inline,
         };
         given.push(Given { name, value, place: start..at });
@@ -420,6 +422,9 @@ mod tests {
             ("exec --proc /x c1", CommandLineError::Option),
             ("exec -p/x c1", CommandLineError::Option),
             ("exec -td -p /x c1", CommandLineError::Option),
+            ("--help=false exec -p /x c1", CommandLineError::Option),
+            ("-version=0 exec -p /x c1", CommandLineError::Option),
+            ("exec --tty=false -p /x c1", CommandLineError::Option),
             ("exec -p", CommandLineError::Value),
             ("exec --preserve-fds x c1", CommandLineError::Value),
             ("exec --preserve-fds=-1 c1", CommandLineError::Value),

@@ -67,7 +67,7 @@ fn resolve(
         }
     }
     if !asked.is_empty() {
-        let identity = bundle.identity().ok_or(CreateFault::UnknownReference)?;
+        let identity = bundle.owner(node.engine()).pod().ok_or(CreateFault::UnknownReference)?;
         let facts = node.facts(&identity.uid).ok_or(CreateFault::UnknownPod)?;
         check_known(&facts, &identity, &asked)?;
         let default_root = node.default_root();

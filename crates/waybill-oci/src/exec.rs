@@ -16,7 +16,7 @@ use waybill_api::stock::{
 use waybill_core::env::merge::EnvVar;
 
 use crate::{
-    bundle::{Bundle, Identity, texts},
+    bundle::{Bundle, Identity, Owner, texts},
     cgroup::SessionCgroup,
     command_line::Exec,
     container::Container,
@@ -24,7 +24,7 @@ use crate::{
     fault::Fault,
     memory::MemoryFile,
     node::{Node, random_id},
-    record, sealed, token,
+    privileged, record, sealed, token,
 };
 
 /// The words that the real runtime gets. Until they are its own, nothing has started.
@@ -44,10 +44,12 @@ pub(crate) fn exec(
     };
     let bundle = Bundle::read(&container.bundle).map_err(|_| Refusal::NotRecorded)?;
     let mut process = Process::read(exec).map_err(|_| Refusal::NotRecorded)?;
+    let owner = bundle.owner(node.engine());
     let target = Target {
         node,
         exec,
-        identity: bundle.identity().unwrap_or_default(),
+        in_doubt: owner == Owner::InDoubt,
+        identity: owner.pod().unwrap_or_default(),
         container: &container,
         bundle: &bundle,
     };
@@ -103,7 +105,10 @@ impl Identity {
 struct Target<'a> {
     node: &'a Node,
     exec: &'a Exec,
+    /// Empty for a container that is no pod's, or in doubt.
     identity: Identity,
+    /// Whether nobody can tell whose container it is, so that nobody can tell what its namespace asks for.
+    in_doubt: bool,
     container: &'a Container,
     bundle: &'a Bundle,
 }
@@ -171,7 +176,8 @@ impl Target<'_> {
         {
             return Ok(None);
         }
-        match facts.map_or(self.node.default_mode(), |facts| facts.mode) {
+        let mode = facts.map_or(self.node.default_mode(), |facts| facts.mode);
+        match if self.in_doubt { Mode::Enforce } else { mode } {
             Mode::Enforce => Err(self.refuse(Refusal::NoSession, argv, tty)),
             Mode::Record => self.nobodys(argv, tty).map(Some),
         }
@@ -209,7 +215,7 @@ impl Target<'_> {
     ) -> waybill_api::stock::SessionRecord {
         let mut record = record::record(self.node, &self.identity, &self.exec.id, argv, verdict);
         record.tty = tty;
-        record.privileged = self.bundle.is_privileged();
+        record.privileged = privileged::is_privileged(self.bundle.spec());
         record
     }
 

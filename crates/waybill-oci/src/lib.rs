@@ -21,6 +21,7 @@ mod exec;
 mod fault;
 mod memory;
 mod node;
+mod privileged;
 mod record;
 mod sealed;
 mod token;

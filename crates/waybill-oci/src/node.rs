@@ -11,7 +11,9 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use waybill_api::stock::{CONFIG_FILE, KeySet, Layout, Mode, PodFacts, SessionId, WrapperConfig};
+use waybill_api::stock::{
+    CONFIG_FILE, Engine, KeySet, Layout, Mode, PodFacts, SessionId, WrapperConfig,
+};
 use waybill_core::id::PodUid;
 
 /// The node, as one call sees it.
@@ -55,6 +57,11 @@ impl Node {
 
     pub(crate) fn default_mode(&self) -> Mode {
         self.config.mode
+    }
+
+    /// Who calls us.
+    pub(crate) fn engine(&self) -> Option<Engine> {
+        self.config.engine
     }
 
     /// The time of the call, in seconds since 1970.

@@ -32,6 +32,8 @@ pub(crate) fn record(
         tty: false,
         verdict,
         privileged: false,
+        ended_ns: None,
+        exit_code: None,
     }
 }
 

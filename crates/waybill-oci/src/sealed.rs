@@ -20,7 +20,7 @@ use waybill_core::{
 
 use crate::{bundle::Identity, node::Node};
 
-/// The variables of a sealed word, and its digest, by which a second use is noticed.
+/// The variables of a sealed word, and the digest of its seal, by which a second use is noticed: HPKE makes no two alike.
 pub(crate) struct Opened {
     pub(crate) variables: Vec<EnvVar>,
     pub(crate) digest: [u8; 32],
@@ -37,7 +37,8 @@ pub(crate) fn open(node: &Node, word: &str, identity: &Identity) -> Result<Opene
     }
     let values = unseal(node, &sealed).ok_or(Refusal::Variables)?;
     let variables = variables(&sealed, values.expose()).ok_or(Refusal::Variables)?;
-    Ok(Opened { variables, digest: Sha256::digest(word.as_bytes()).into() })
+    let seal = Sha256::new().chain_update(&sealed.encapsulated).chain_update(&sealed.ciphertext);
+    Ok(Opened { variables, digest: seal.finalize().into() })
 }
 
 fn unseal(node: &Node, sealed: &SealedVariables) -> Option<SecretBytes> {

@@ -9,6 +9,7 @@ mod fetch;
 mod follow;
 mod keys;
 mod pods;
+mod records;
 mod register;
 mod seal;
 pub mod setup;
@@ -20,6 +21,7 @@ mod volumes;
 
 use std::{
     fs, io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -27,17 +29,21 @@ use std::{
 
 use kube::Client;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use waybill_api::stock::{Mode, WrapperConfig};
+use waybill_api::stock::{Engine, Mode, WrapperConfig};
 use waybill_csi::server::{PluginServer, ServerError};
 
+pub(crate) use self::records::SERVER_NAME;
 pub(crate) use self::register::is_of_the_class;
-pub use self::{directory::DirectoryError, register::RegisterError};
+pub use self::{directory::DirectoryError, records::ServeError, register::RegisterError};
 use self::{
     directory::RunDirectory,
     fetch::Drivers,
     follow::Follower,
     pods::Pods,
-    setup::{Host, HostError, NodeRuntime, RestartError, SetupError, SetupPlan, Wanted},
+    records::{Records, RecordsServer},
+    setup::{
+        Host, HostError, NodeRuntime, RestartError, RuntimeKind, SetupError, SetupPlan, Wanted,
+    },
     values::HeldValues,
     volumes::Volumes,
 };
@@ -69,6 +75,8 @@ pub struct AgentConfig {
     pub mode: Mode,
     /// The API group of ProviderClasses.
     pub group: String,
+    /// Where gates are told of sessions; port 0 takes a free one. Without it nobody is.
+    pub records: Option<SocketAddr>,
     /// The clock of the machine.
     pub clock: fn() -> SystemTime,
 }
@@ -99,6 +107,9 @@ pub enum AgentError {
     /// Its socket.
     #[error("cannot serve the wrapper")]
     Socket(#[source] io::Error),
+    /// Its port for gates.
+    #[error("cannot serve records of sessions")]
+    Records(#[from] ServeError),
     /// Its sockets for the kubelet.
     #[error("cannot serve the kubelet")]
     Plugin(#[from] ServerError),
@@ -127,9 +138,27 @@ impl Agent {
         let path = directory.layout().socket();
         socket::serve(&path, answers, &tasks, stop.clone()).map_err(AgentError::Socket)?;
         let plugin = plugin(&config, &client, &values)?;
-        let (node, clock) = (config.node.clone(), config.clock);
-        let follower =
-            Arc::new(Follower { client: client.clone(), node, directory, pods, values, clock });
+        let records = Arc::new(Records::new(directory.clone(), &config.root));
+        let server = match config.records {
+            Some(listen) => {
+                let (server, listener) =
+                    RecordsServer::bind(listen, Arc::clone(&records), &config).await?;
+                let serving = Arc::clone(&server).serve(listener);
+                tasks.spawn(stop.clone().run_until_cancelled_owned(serving));
+                Some(server)
+            }
+            None => None,
+        };
+        let follower = Arc::new(Follower {
+            client: client.clone(),
+            node: config.node.clone(),
+            directory,
+            pods,
+            values,
+            records,
+            server,
+            clock: config.clock,
+        });
         macro_rules! follow {
             ($($part:ident),+) => {$({
                 let follower = Arc::clone(&follower);
@@ -137,19 +166,20 @@ impl Agent {
                 tasks.spawn(stop.clone().run_until_cancelled_owned(following));
             })+};
         }
-        follow!(pods, namespaces, keys, seals, sweep);
+        follow!(pods, namespaces, keys, seals, sweep, ends);
         Ok(Self { client, config, plugin, tasks, stop })
     }
 
     /// Installs the wrapper and the handler, restarts the runtime if that changed something, and marks the node as ready.
     /// `enter` is what [`setup::Restart::carry_out`] needs.
     pub async fn set_up(&self, wrapper: &[u8], enter: &[PathBuf]) -> Result<(), AgentError> {
-        let plan = self.plan(Wanted::Installed).await?;
+        let (plan, engine) = self.plan(Wanted::Installed).await?;
         let told = WrapperConfig {
             version: WrapperConfig::VERSION,
             runtime: PathBuf::from(&plan.real_runtime),
             run: self.config.run.clone(),
             mode: self.config.mode,
+            engine: Some(engine),
         };
         let told = serde_json::to_string(&told).unwrap_or_default();
         let host = Host::new(&self.config.root);
@@ -167,7 +197,7 @@ impl Agent {
         let (client, node) = (&self.client, &self.config.node);
         register::label(client, node, Some("removing")).await?;
         let in_use = register::has_pods(client, node).await?;
-        let plan = self.plan(Wanted::Removed).await?;
+        let (plan, _) = self.plan(Wanted::Removed).await?;
         let host = Host::new(&self.config.root);
         // Without the handler, no exec and no probe could enter the pods that live.
         let changed = !in_use && host.apply(&plan)?;
@@ -212,13 +242,18 @@ impl Agent {
         Ok(())
     }
 
-    async fn plan(&self, wanted: Wanted) -> Result<SetupPlan, AgentError> {
+    /// What is to be done on this node, and whose notes about containers count there.
+    async fn plan(&self, wanted: Wanted) -> Result<(SetupPlan, Engine), AgentError> {
         let node = register::read(&self.client, &self.config.node).await?;
         let info = node.status.and_then(|status| status.node_info);
         let info = info.map(|info| (info.container_runtime_version, info.kubelet_version));
         let (runtime, kubelet) = info.unwrap_or_default();
         let runtime = NodeRuntime::parse(&runtime, &kubelet)?;
-        Ok(setup::plan(&runtime, wanted, &Host::new(&self.config.root))?)
+        let engine = match runtime.kind {
+            RuntimeKind::Containerd => Engine::Containerd,
+            RuntimeKind::Crio => Engine::Crio,
+        };
+        Ok((setup::plan(&runtime, wanted, &Host::new(&self.config.root))?, engine))
     }
 }
 

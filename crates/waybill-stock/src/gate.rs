@@ -1,8 +1,8 @@
 //! `waybill gate`: the admission webhooks of a cluster whose API server is not ours.
 //!
 //! `/validate` judges ProviderClasses and `/validate-pods` the pods that use them (CSI-21, CSI-22). `/exec-enforce` and `/exec-record` sign
-//! exec sessions into their commands, `/attach` records sessions that cannot be signed, `/debug` signs ephemeral containers, and
-//! `/new-pods` gives pods what their references need. All of them are served below `/apis/exec.waybill.dev/v1/hooks/` as well, where an
+//! exec sessions into their commands, `/attach` records sessions that cannot be signed, `/debug-enforce` and `/debug-record` sign ephemeral
+//! containers, and `/new-pods` gives pods what their references need. All of them are served below `/apis/exec.waybill.dev/v1/hooks/` as well, where an
 //! API server reaches them through its own aggregator, and with them the rest of that group.
 //!
 //! What the gate keeps is in memory and dies with it: a signing key, whose public half is published, and the newest records. So any number
@@ -10,6 +10,7 @@
 //! decides, which is where an operator chooses between open and closed.
 
 mod aggregated;
+mod ask;
 mod authority;
 mod body;
 mod callers;
@@ -21,6 +22,7 @@ mod debug;
 mod keys;
 mod metrics;
 mod mutate;
+mod nodes;
 mod peers;
 mod pod;
 mod records;
@@ -28,13 +30,14 @@ mod references;
 mod review;
 pub(crate) mod rights;
 mod session;
-mod signer;
-mod tls;
+mod siblings;
+pub(crate) mod signer;
+pub(crate) mod tls;
 mod trust;
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -69,6 +72,8 @@ use self::{
     records::Records,
     review::{Review, Verdict},
     rights::Rights,
+    siblings::Shared,
+    signer::session_id,
     tls::{Tls, Watched},
     trust::Trust,
 };
@@ -99,6 +104,8 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 pub struct Config {
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// The address at which other replicas reach this one; without it records are not shared.
+    pub advertise: Option<IpAddr>,
     /// The certificate that API servers are shown.
     pub serving: Serving,
     /// Whose questions are answered.
@@ -143,7 +150,9 @@ impl Gate {
         let listen = |source| GateError::Listen { listen: config.listen, source };
         let socket = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = socket.local_addr().map_err(listen)?;
-        let service = Arc::new(Service::new(&config, &client, records, Arc::clone(&trust)));
+        let trusted = Arc::clone(&trust);
+        let service = Service::new(&config, address.port(), &client, records, trusted)?;
+        let service = Arc::new(service);
         let tasks = service.tasks.clone();
         let gate = Self { address, service, tasks };
         gate.keep_certificate(config, client, &tls)?;
@@ -153,6 +162,8 @@ impl Gate {
         gate.run(async move { service.classes.follow().await });
         let service = Arc::clone(&gate.service);
         gate.run(async move { service.keys.keep().await });
+        let service = Arc::clone(&gate.service);
+        gate.run(async move { service.follow_siblings().await });
         gate.tasks.spawn(connection::accept(socket, tls, Arc::clone(&gate.service)));
         Ok(gate)
     }
@@ -173,7 +184,8 @@ impl Gate {
                 self.run(refresh(tls, files, paths));
             }
             Serving::Own(names) => {
-                let own = Certificates { client, namespace, names, clock };
+                let shared = Arc::clone(&self.service.shared);
+                let own = Certificates { client, namespace, names, shared, clock };
                 self.run(async move { own.keep(tls).await });
             }
         }
@@ -224,6 +236,9 @@ pub enum GateError {
         #[source]
         source: io::Error,
     },
+    /// There are no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
     /// The certificate or its key cannot be used.
     #[error("cannot set up TLS")]
     Tls(#[source] TlsError),
@@ -237,6 +252,12 @@ struct Service {
     rights: Rights,
     keys: Keys,
     records: Records,
+    /// Where other replicas reach this one.
+    advertised: Option<String>,
+    /// What is in the certificates of all replicas; none if an operator makes them.
+    serving_name: Option<String>,
+    /// Whom replicas believe.
+    shared: Arc<Shared>,
     trust: Arc<Trust>,
     /// Of our objects.
     namespace: String,
@@ -254,13 +275,29 @@ struct Service {
 }
 
 impl Service {
-    fn new(config: &Config, client: &Client, records: RecordOutput, trust: Arc<Trust>) -> Self {
+    fn new(
+        config: &Config,
+        port: u16,
+        client: &Client,
+        records: RecordOutput,
+        trust: Arc<Trust>,
+    ) -> Result<Self, GateError> {
         let clock = || Arc::clone(&config.clock);
-        Self {
+        let replica = session_id().map_err(|_| GateError::Random)?;
+        let advertised = config.advertise.map(|ip| SocketAddr::new(ip, port).to_string());
+        let (namespace, lead) = (&config.namespace, config.key_lead);
+        let serving_name = match &config.serving {
+            Serving::Files(_) => None,
+            Serving::Own(names) => names.first().cloned(),
+        };
+        Ok(Self {
             classes: Classes::new(client.clone(), &config.group),
             rights: Rights::new(client.clone(), config.group.clone()),
-            keys: Keys::new(client.clone(), &config.namespace, config.key_lead, clock()),
-            records: Records::new(records),
+            keys: Keys::new(client.clone(), namespace, advertised.clone(), lead, clock()),
+            records: Records::new(records, replica.as_str()),
+            advertised,
+            serving_name,
+            shared: Arc::default(),
             trust,
             namespace: config.namespace.clone(),
             client: client.clone(),
@@ -272,7 +309,7 @@ impl Service {
             leaving: AtomicBool::new(false),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
-        }
+        })
     }
 
     /// Answers a request of a client that has proved to be `client`, if it has proved anything.
@@ -301,13 +338,28 @@ impl Service {
                 _ => not_allowed(),
             };
         }
+        if path == siblings::PATH && request.method() == Method::POST {
+            return self.answer_sibling(peer, request).await;
+        }
         match Asked::at(&path) {
             Some(asked) if request.method() == Method::GET => {
                 let asker = self.trust.asker(client, request.headers());
-                self.answer_aggregated(asked, asker).await
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                self.answer_aggregated(asked, &query, asker).await
             }
             Some(_) => not_allowed(),
             None => text(StatusCode::NOT_FOUND, "not found"),
+        }
+    }
+
+    async fn answer_sibling(&self, peer: &Peer, request: Request<Incoming>) -> Answer {
+        if !self.is_sibling(request.headers()).await {
+            self.metrics.refuse_stranger();
+            return text(StatusCode::UNAUTHORIZED, "only other gates may ask this");
+        }
+        match self.room.read(peer, request.into_body()).await {
+            Ok(asked) => self.tell_sibling(&asked.bytes),
+            Err(error) => text(error.status(), Chain(&error).to_string()),
         }
     }
 
@@ -376,7 +428,7 @@ impl Service {
         let verdict = match webhook {
             Webhook::Attach => self.judge_attach(&review).await?,
             Webhook::Classes => class::judge(&review),
-            Webhook::Debug => self.judge_debug(&review).await?,
+            Webhook::Debug(mode) => self.judge_debug(&review, mode).await?,
             Webhook::Exec(mode) => self.judge_exec(&review, mode).await?,
             Webhook::NewPods => self.judge_new_pod(&review).await?,
             Webhook::Pods => self.judge_pod(&review).await?,

@@ -41,7 +41,6 @@ const FIRST: &[&str] = &[
     include_str!("../../../deploy/gate/crd.yaml"),
     include_str!("../../../deploy/gate/gate.yaml"),
     include_str!("../../../deploy/gate/apiservice.yaml"),
-    include_str!("../../../deploy/gate/apiservice.yaml"),
     include_str!("../../../deploy/stock/agent-policy.yaml"),
     include_str!("../../../deploy/stock/agent.yaml"),
 ];
@@ -49,6 +48,7 @@ const FIRST: &[&str] = &[
 /// What refuses requests while the gate is not ready.
 const LAST: &[&str] = &[
     include_str!("../../../deploy/gate/policies.yaml"),
+    include_str!("../../../deploy/gate/new-pods.yaml"),
     include_str!("../../../deploy/gate/webhooks.yaml"),
 ];
 
@@ -165,6 +165,11 @@ pub async fn install(
     wait(client, "daemonsets", "waybill-agent", "an agent").await
 }
 
+/// Whether a cluster may lack the kind of an object: gate does the same, while it is there.
+pub(crate) fn is_optional(kind: &str) -> bool {
+    kind.starts_with("MutatingAdmissionPolicy")
+}
+
 /// Kind, name and where an object is.
 pub(crate) fn named(object: &Value) -> (&str, &str, &str, Option<&str>) {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
@@ -193,7 +198,13 @@ async fn apply(
     told: &mut impl FnMut(&str),
 ) -> Result<(), InstallError> {
     let (_, kind, name, namespace) = named(object);
-    let resource = resource(client, object).await?;
+    let resource = match resource(client, object).await {
+        Err(InstallError::Kind { .. }) if is_optional(kind) => {
+            told(&format!("{kind} {name} left out: the API server has no such kind"));
+            return Ok(());
+        }
+        found => found?,
+    };
     let api = api(client, &resource, namespace);
     let parameters = PatchParams::apply(MANAGER).force();
     let applied = api.patch(name, &parameters, &Patch::Apply(object)).await;
@@ -274,6 +285,7 @@ mod tests {
         assert!(text.contains("--mode=enforce") && !text.contains("--mode=record"));
         assert!(text.contains(r#"[{"audience":""},{"audience":"vault"}]"#));
         let refuses = |kind: &str| kind.contains("Webhook") || kind.contains("AdmissionPolicy");
+        assert_eq!(last.iter().filter(|it| is_optional(named(it).1)).count(), 2);
         assert!(last.iter().all(|it| refuses(named(it).1)));
         let kinds: Vec<_> = first.iter_mut().map(|it| named(it).1.to_owned()).collect();
         assert_eq!(kinds[0], "CustomResourceDefinition");

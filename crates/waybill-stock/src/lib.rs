@@ -7,3 +7,5 @@
 pub mod agent;
 pub mod gate;
 pub mod install;
+mod token;
+mod unproven;

@@ -60,6 +60,8 @@ pub struct Request {
     pub ended: Option<Timestamp>,
     /// Why nothing came of it, if the server refused.
     pub refusal: Option<Refusal>,
+    /// What gate calls the session of a stock cluster, or those of several debug containers.
+    pub sessions: Vec<String>,
 }
 
 /// How a server refused, as far as its log tells.
@@ -225,6 +227,10 @@ impl AuditLog {
             .requests
             .entry(event.audit_id.clone())
             .or_insert_with(|| request(&event, target, asked));
+        // Gate's annotation is in later stages alone.
+        if request.sessions.is_empty() {
+            request.sessions = event.sessions();
+        }
         let began = if is_debug { event.is_done() } else { event.is_upgraded() };
         match event.stage.as_str() {
             // Some policies leave out one of the two, so either tells that the session began.
@@ -270,6 +276,7 @@ fn request(event: &Event, target: &ObjectReference, asked: Asked) -> Request {
         began: false,
         ended: None,
         refusal: None,
+        sessions: Vec::new(),
     }
 }
 
@@ -422,6 +429,27 @@ mod tests {
         assert!(request.began && request.pod_uid == "u-1");
         event["responseStatus"] = json!({"code": 409});
         assert!(!one(&event).unwrap().began);
+    }
+
+    /// On a stock cluster the annotation of gate is what joins.
+    #[test]
+    fn gates_sessions_are_read_from_its_annotation_of_any_stage() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let mut done = event("1", "ResponseComplete");
+        done["annotations"] = json!({"exec.enforce.gate.waybill.dev/session": "s-1"});
+        let mut debug = event("2", "ResponseComplete");
+        debug["objectRef"]["subresource"] = "ephemeralcontainers".into();
+        debug["verb"] = "patch".into();
+        debug["responseStatus"] = json!({"code": 200});
+        debug["annotations"] = json!({"debug.record.gate.waybill.dev/session": "s-2,s-3"});
+        let mut other = event("3", "ResponseComplete");
+        other["annotations"] = json!({"gate.waybill.dev.example.com/session": "s-4"});
+        write(&path, &[event("1", "RequestReceived"), done, debug, other]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        let told: Vec<_> = log.requests().values().map(|it| it.sessions.join(",")).collect();
+        assert_eq!(told, ["s-1", "s-2,s-3", ""]);
     }
 
     #[test]

@@ -130,6 +130,7 @@ mod tests {
             began: true,
             ended: Some(time(received)),
             refusal: None,
+            sessions: Vec::new(),
         };
         (id.to_owned(), request)
     }

@@ -367,6 +367,7 @@ mod tests {
             began: true,
             ended: None,
             refusal: None,
+            sessions: Vec::new(),
         };
         (id.to_owned(), request)
     }

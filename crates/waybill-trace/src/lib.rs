@@ -16,6 +16,7 @@ mod membership;
 mod process;
 mod record;
 mod runtime;
+mod stock;
 mod sys;
 mod time;
 mod typed;
@@ -35,5 +36,6 @@ pub use self::{
         RecordedSession, SessionList, SessionQuery, TraceSource, TraceSourceError,
     },
     runtime::{Attached, Container, ContainerCgroups, Runtime, RuntimeError, Session},
+    stock::{Standing, StockTrace, join_stock},
     typed::{OwnProcess, PossibleStarter, trace_own_process},
 };

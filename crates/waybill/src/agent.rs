@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, Write},
+    net::{IpAddr, SocketAddr},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
@@ -67,6 +68,14 @@ pub(crate) struct Args {
     /// The API group of ProviderClasses in the cluster.
     #[arg(long, value_name = "GROUP", default_value = "waybill.dev")]
     provider_class_group: String,
+
+    /// The address at which gates ask for records of sessions. Without it nobody is told of them.
+    #[arg(long, value_name = "IP")]
+    records_address: Option<IpAddr>,
+
+    /// The port there.
+    #[arg(long, value_name = "PORT", default_value_t = 9447)]
+    records_port: u16,
 
     /// The kubeconfig of the cluster. Without it, this must be a pod of the cluster.
     #[arg(long, value_name = "FILE")]
@@ -168,6 +177,7 @@ fn config(args: &Args) -> AgentConfig {
             ModeArg::Record => Mode::Record,
         },
         group: args.provider_class_group.clone(),
+        records: args.records_address.map(|ip| SocketAddr::new(ip, args.records_port)),
         clock: SystemTime::now,
     }
 }

@@ -47,6 +47,15 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
+    /// For a command with flags of its own.
+    pub(crate) fn of(
+        kubeconfig: Option<PathBuf>,
+        context: Option<String>,
+        namespace: Option<String>,
+    ) -> Self {
+        Self { kubeconfig, context, namespace, ..Self::default() }
+    }
+
     /// Keeps standard input from credential plugins if manifests come from there.
     pub(crate) fn reserve_stdin(&mut self, files: &[PathBuf]) {
         if files.iter().any(|file| file == Path::new("-")) {

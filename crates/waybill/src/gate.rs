@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -35,6 +35,10 @@ pub(crate) struct Args {
     /// Where to listen.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
     listen: SocketAddr,
+
+    /// The address at which other gates reach this one, so that each has the records of all. Without it they are not shared.
+    #[arg(long, value_name = "IP")]
+    advertise_address: Option<IpAddr>,
 
     /// Whose questions are answered.
     #[arg(long, value_name = "WHO")]
@@ -145,6 +149,7 @@ fn config(args: Args) -> Result<Config> {
     };
     Ok(Config {
         listen: args.listen,
+        advertise: args.advertise_address,
         serving,
         caller,
         group: args.provider_class_group,

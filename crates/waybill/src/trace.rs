@@ -1,6 +1,7 @@
 //! `waybill trace`: who ran what in which container.
 
 mod denied;
+mod stock;
 mod table;
 
 use std::{
@@ -39,7 +40,8 @@ Examples:
   waybill trace --pod shop/web -f       sessions in one pod, as they begin and end
   waybill trace --user anna --since 2h
   waybill trace --pid 4711              who is behind this process
-  waybill trace --denied --since 1d     who tried and was refused, and why")]
+  waybill trace --denied --since 1d     who tried and was refused, and why
+  waybill trace --kubeconfig ~/.kube/config -n shop    on a cluster with `waybill install`")]
 pub(crate) struct Args {
     /// Only sessions in this pod, as POD or NAMESPACE/POD.
     #[arg(long, value_name = "POD")]
@@ -85,6 +87,9 @@ pub(crate) struct Args {
     /// The runtime's socket, if it is elsewhere.
     #[arg(long, value_name = "unix:///PATH", value_parser = parse_socket)]
     runtime: Option<PathBuf>,
+
+    #[command(flatten)]
+    stock: stock::StockArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -101,6 +106,9 @@ enum Since {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    if stock::is_meant(args) {
+        return stock::run(args);
+    }
     if args.denied {
         return show_denied(args);
     }

@@ -29,6 +29,9 @@ pub const CONFIG_FILE: &str = "oci.json";
 /// it guards against.
 pub const MARKER_SECONDS: u64 = 600;
 
+/// How markers of debug containers begin.
+const DEBUG_MARKER: &str = "debug-";
+
 /// The wrapper's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrapperConfig {
@@ -40,6 +43,19 @@ pub struct WrapperConfig {
     pub run: PathBuf,
     /// What becomes of an exec without a session in a pod that the agent says nothing about.
     pub mode: Mode,
+    /// Who calls the wrapper, and so whose notes about containers count: others may be what a pod brought along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+}
+
+/// What makes containers on a node, above the OCI runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// containerd, k3s and RKE2.
+    Containerd,
+    /// CRI-O.
+    Crio,
 }
 
 impl WrapperConfig {
@@ -133,7 +149,20 @@ impl Layout {
         self.used().join(session.as_str())
     }
 
-    /// The marker of a sealed word, by its SHA-256.
+    /// The marker of a debug container's token. It stays for as long as its pod lives, since that is how long the token
+    /// could be used: [`Self::pod_of_debug`] says whose it is.
+    pub fn used_debug(&self, pod: &PodUid, session: &SessionId) -> PathBuf {
+        self.used().join(format!("{DEBUG_MARKER}{session}-{pod}"))
+    }
+
+    /// The pod of a debug container's marker, by the marker's name.
+    pub fn pod_of_debug(name: &str) -> Option<PodUid> {
+        let (session, pod) = name.strip_prefix(DEBUG_MARKER)?.split_once('-')?;
+        SessionId::parse(session).ok()?;
+        PodUid::parse(pod).ok()
+    }
+
+    /// The marker of sealed variables, by the SHA-256 of their seal.
     pub fn used_sealed(&self, digest: &[u8; 32]) -> PathBuf {
         let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         self.used().join(format!("sealed-{digits}"))
@@ -189,6 +218,13 @@ mod tests {
             path(layout.used_sealed(&[0x22; 32])),
             format!("/run/waybill/used/sealed-{}", "22".repeat(32))
         );
+        let pod = PodUid::parse("u-1").unwrap();
+        let marker = layout.used_debug(&pod, &session);
+        assert_eq!(path(marker.clone()), format!("/run/waybill/used/debug-{digits}-u-1"));
+        assert_eq!(Layout::pod_of_debug(marker.file_name().unwrap().to_str().unwrap()), Some(pod));
+        for other in [&digits, "debug-u-1", "debug-", &format!("sealed-{digits}")] {
+            assert_eq!(Layout::pod_of_debug(other), None, "{other}");
+        }
         assert_eq!(path(layout.pod(&PodUid::parse("u-1").unwrap())), "/run/waybill/pods/u-1.json");
         assert_eq!(path(layout.session(&session)), format!("/run/waybill/sessions/{digits}.json"));
         assert_eq!(
@@ -207,10 +243,16 @@ mod tests {
 
     #[test]
     fn the_configuration_has_these_names() {
-        let json = json!({"version": 1, "runtime": "/usr/sbin/runc", "run": "/run/waybill", "mode": "enforce"});
+        let mut json = json!({"version": 1, "runtime": "/usr/sbin/runc", "run": "/run/waybill", "mode": "enforce"});
         let config: WrapperConfig = from_value(json.clone()).unwrap();
-        assert_eq!(config.mode, Mode::Enforce);
+        assert_eq!((config.mode, config.engine), (Mode::Enforce, None));
         assert_eq!(to_value(config).unwrap(), json);
+        for (name, engine) in [("containerd", Engine::Containerd), ("crio", Engine::Crio)] {
+            json["engine"] = name.into();
+            let config: WrapperConfig = from_value(json.clone()).unwrap();
+            assert_eq!(config.engine, Some(engine));
+            assert_eq!(to_value(config).unwrap(), json);
+        }
     }
 
     #[test]

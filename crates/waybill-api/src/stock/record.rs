@@ -44,6 +44,12 @@ pub struct SessionRecord {
     pub verdict: Verdict,
     /// Whether the container could move processes between cgroups, so that the cgroup proves nothing.
     pub privileged: bool,
+    /// When the agent saw that it had ended, in nanoseconds since 1970: about a second late, or when the agent was back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_ns: Option<u64>,
+    /// How it ended, where that is known: of debug containers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
 }
 
 impl SessionRecord {
@@ -113,6 +119,8 @@ mod tests {
             tty: false,
             verdict: Verdict::Attributed,
             privileged: false,
+            ended_ns: None,
+            exit_code: None,
         };
         let json = json!({
             "version": 1, "session": "0".repeat(32), "kind": "exec", "namespace": "ns", "pod": "web", "uid": "u",

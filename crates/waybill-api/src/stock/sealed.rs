@@ -60,6 +60,10 @@ impl SealedVariables {
             encapsulated: decode_base64url(&wire.enc).map_err(|_| SealedError::Form)?,
             ciphertext: decode_base64url(&wire.ct).map_err(|_| SealedError::Form)?,
         };
+        // One content has one word, so that nobody makes another of it that would count as new.
+        if sealed.to_word() != word {
+            return Err(SealedError::Form);
+        }
         sealed.check_names()?;
         Ok(sealed)
     }
@@ -247,6 +251,21 @@ mod tests {
         assert_eq!(SealedVariables::parse(&json(&more)), Err(SealedError::Form));
         let long = format!("{SEALED_PREFIX}{}", "A".repeat(WORD_BYTES + 1));
         assert_eq!(SealedVariables::parse(&long), Err(SealedError::Long));
+    }
+
+    /// The node remembers what was used, and other letters for the same seal would be new to it.
+    #[test]
+    fn one_content_has_one_word() {
+        let word = sealed(&["A"]).to_word();
+        let json = decode_base64url(word.strip_prefix(SEALED_PREFIX).unwrap()).unwrap();
+        let text = String::from_utf8(json).unwrap();
+        let turned = text.replace(r#""v":1,"kid":"k1""#, r#""kid":"k1","v":1"#);
+        for other in [format!("{text} "), turned, text.replace("[\"A\"]", r#"["\u0041"]"#)] {
+            assert_ne!(other, text);
+            let word = format!("{SEALED_PREFIX}{}", encode_base64url(other.as_bytes()));
+            assert_eq!(SealedVariables::parse(&word), Err(SealedError::Form), "{other}");
+        }
+        assert!(SealedVariables::parse(&word).is_ok());
     }
 
     proptest! {

@@ -114,6 +114,7 @@ impl Lab {
             runtime: setting.runtime.clone(),
             run: path.join("run"),
             mode,
+            engine: None,
         };
         fs::write(path.join("opt/oci.json"), serde_json::to_vec(&config).unwrap()).unwrap();
         for file in

@@ -13,22 +13,13 @@ use rustix::{
     mount::{MountFlags, mount},
 };
 use serde::Serialize;
-use waybill_api::stock::{CGROUP_PREFIX, Layout, MARKER_SECONDS, SessionRecord};
+use waybill_api::stock::{Layout, MARKER_SECONDS};
 
 /// From `linux/magic.h`.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Room for all of it; records are a few hundred bytes.
 const SIZE: &str = "64m";
-
-/// No more records than these are kept.
-const RECORDS: usize = 20_000;
-
-/// Nor older ones.
-const RECORD_AGE: Duration = Duration::from_secs(24 * 3600);
-
-/// An exec that has begun has left its cgroup empty for less than this.
-const CGROUP_AGE: Duration = Duration::from_secs(30);
 
 /// The directory of a node.
 #[derive(Clone, Debug)]
@@ -107,35 +98,32 @@ impl RunDirectory {
         self.write(path, &serde_json::to_vec(object)?)
     }
 
-    /// Removes markers that guard against nothing any more, cgroups of sessions that ended, and the oldest records.
+    /// Removes markers that guard against nothing any more. That of a debug container guards for as long as its pod lives.
     pub(super) fn sweep(&self, now: SystemTime) {
-        let old = |age: Duration| now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
-        let markers = old(Duration::from_secs(MARKER_SECONDS));
-        for (path, _) in by_age(&self.layout.used()).iter().filter(|(_, made)| *made < markers) {
-            let _ = fs::remove_file(path);
-        }
-        let records = by_age(&self.layout.sessions());
-        let surplus = records.len().saturating_sub(RECORDS);
-        let (oldest, idle) = (old(RECORD_AGE), old(CGROUP_AGE));
-        for (place, (path, made)) in records.iter().enumerate() {
-            if *made < idle {
-                remove_cgroup(path);
-            }
-            if place < surplus || *made < oldest {
+        let age = Duration::from_secs(MARKER_SECONDS);
+        let old = now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+        for (path, _) in by_age(&self.layout.used()).iter().filter(|(_, made)| *made < old) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let pod = Layout::pod_of_debug(&name).map(|pod| self.layout.pod(&pod));
+            if !pod.is_some_and(|pod| pod.exists()) {
                 let _ = fs::remove_file(path);
             }
         }
     }
-}
 
-/// The kernel refuses to remove one in which there is somebody.
-fn remove_cgroup(record: &Path) {
-    let Some(record) = fs::read(record).ok() else { return };
-    let Ok(record) = serde_json::from_slice::<SessionRecord>(&record) else { return };
-    let cgroup = Path::new(&record.cgroup);
-    let name = cgroup.file_name().unwrap_or_default().to_string_lossy();
-    if cgroup.starts_with("/sys/fs/cgroup") && name.starts_with(CGROUP_PREFIX) {
-        let _ = fs::remove_dir(cgroup);
+    /// Records of sessions and when they were last written, the oldest first.
+    pub(super) fn records(&self) -> Vec<(PathBuf, SystemTime)> {
+        by_age(&self.layout.sessions())
+    }
+
+    /// A directory that need not be in memory.
+    #[cfg(test)]
+    pub(super) fn for_test(folder: &Path) -> Self {
+        let layout = Layout::new(folder);
+        for folder in [layout.seals(), layout.used(), layout.pods(), layout.sessions()] {
+            closed_folder(&folder).expect("the folder is ours");
+        }
+        Self { layout }
     }
 }
 
@@ -181,37 +169,48 @@ fn mount_tmpfs(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use waybill_api::stock::SessionId;
+    use waybill_core::id::PodUid;
+
     use super::*;
 
-    fn directory(folder: &Path) -> RunDirectory {
-        let layout = Layout::new(folder);
-        for folder in [layout.seals(), layout.used(), layout.pods(), layout.sessions()] {
-            closed_folder(&folder).unwrap();
-        }
-        RunDirectory { layout }
-    }
-
     #[test]
-    fn markers_and_records_go_when_they_are_old_and_not_before() {
+    fn markers_go_when_they_are_old_and_not_before() {
         let folder = tempfile::tempdir().unwrap();
-        let directory = directory(folder.path());
+        let directory = RunDirectory::for_test(folder.path());
         let marker = directory.layout().used().join("a");
-        let record = directory.layout().sessions().join("b.json");
         directory.write(&marker, b"").unwrap();
-        directory.write(&record, b"{}").unwrap();
         let now = fs::metadata(&marker).unwrap().modified().unwrap();
         directory.sweep(now + Duration::from_secs(MARKER_SECONDS - 60));
-        assert!(marker.exists() && record.exists());
+        assert!(marker.exists());
         directory.sweep(now + Duration::from_secs(MARKER_SECONDS + 60));
-        assert!(!marker.exists() && record.exists());
-        directory.sweep(now + RECORD_AGE + Duration::from_secs(60));
-        assert!(!record.exists());
+        assert!(!marker.exists());
+    }
+
+    /// Its token has no end of its own, and could be used again otherwise.
+    #[test]
+    fn the_marker_of_a_debug_container_stays_for_as_long_as_its_pod_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = RunDirectory::for_test(folder.path());
+        let (pod, session) = (PodUid::parse("u-1").unwrap(), SessionId::from_random([1; 16]));
+        let marker = directory.layout().used_debug(&pod, &session);
+        directory.write(&marker, b"").unwrap();
+        directory.write(&directory.layout().pod(&pod), b"{}").unwrap();
+        let now = fs::metadata(&marker).unwrap().modified().unwrap();
+        let late = now + Duration::from_secs(30 * 24 * 3600);
+        directory.sweep(late);
+        assert!(marker.exists());
+        fs::remove_file(directory.layout().pod(&pod)).unwrap();
+        directory.sweep(now + Duration::from_secs(MARKER_SECONDS - 60));
+        assert!(marker.exists(), "the pod may not be known yet");
+        directory.sweep(late);
+        assert!(!marker.exists());
     }
 
     #[test]
     fn files_are_for_root_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let directory = directory(folder.path());
+        let directory = RunDirectory::for_test(folder.path());
         let keys = directory.layout().keys();
         directory.write(&keys, b"1").unwrap();
         directory.write(&keys, b"2").unwrap();

@@ -77,6 +77,13 @@ pub(super) enum FetchError {
     Refused { driver: String, why: String },
 }
 
+impl FetchError {
+    /// Whether the pod may not have its values, rather than that nobody can tell.
+    pub(super) fn is_denial(&self) -> bool {
+        matches!(self, Self::Denied(_))
+    }
+}
+
 impl Drivers {
     pub(super) fn new(client: Client, group: String, plugins: PathBuf, node: String) -> Self {
         Self { rights: Rights::new(client.clone(), group.clone()), client, group, plugins, node }

@@ -24,7 +24,8 @@ use super::{
     directory::RunDirectory,
     keys,
     pods::{KnownPod, Pods},
-    seal,
+    records::{LOOK, Records, RecordsServer},
+    register, seal,
     values::HeldValues,
 };
 
@@ -50,6 +51,9 @@ pub(super) struct Follower {
     pub(super) directory: RunDirectory,
     pub(super) pods: Arc<Pods>,
     pub(super) values: Arc<HeldValues>,
+    pub(super) records: Arc<Records>,
+    /// What tells gates of them.
+    pub(super) server: Option<Arc<RecordsServer>>,
     pub(super) clock: fn() -> SystemTime,
 }
 
@@ -76,10 +80,14 @@ impl Follower {
     }
 
     fn take(&self, pod: &Pod) {
+        for end in ended_debug_containers(pod) {
+            self.records.end_debug(end.uid, end.container, end.at, end.code);
+        }
         if let Some(pod) = KnownPod::of(pod) {
             let uid = pod.uid.clone();
-            let facts = self.pods.insert(pod);
-            self.tell(&uid, &facts);
+            if let Some(facts) = self.pods.insert(pod) {
+                self.tell(&uid, &facts);
+            }
         }
     }
 
@@ -95,11 +103,13 @@ impl Follower {
         let Some(uid) = uid.and_then(|uid| PodUid::parse(uid).ok()) else { return };
         self.pods.remove(uid.as_str());
         self.values.forget(uid.as_str());
+        self.records.end_pod(uid.as_str(), (self.clock)());
         let _ = std::fs::remove_file(self.directory.layout().pod(&uid));
     }
 
     /// Also files of an agent that ran before.
     fn forget_all_but(&self, living: &BTreeSet<String>) {
+        self.records.end_all_but(living, (self.clock)());
         let known: Vec<_> = living.iter().cloned().collect();
         self.pods.retain(&known).iter().for_each(|uid| self.forget(Some(uid)));
         let files = std::fs::read_dir(self.directory.layout().pods());
@@ -116,21 +126,32 @@ impl Follower {
     pub(super) async fn namespaces(&self) {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+        let mut living = BTreeSet::new();
         while let Some(event) = events.next().await {
             match event {
-                Ok(Event::Apply(namespace) | Event::InitApply(namespace)) => {
-                    let mode = mode(&namespace);
-                    let name = namespace.metadata.name.unwrap_or_default();
-                    for (uid, facts) in self.pods.set_mode(&name, mode) {
-                        self.tell(&uid, &facts);
-                    }
+                Ok(Event::Init) => living.clear(),
+                Ok(Event::InitApply(namespace)) => {
+                    living.extend(namespace.metadata.name.clone());
+                    self.hear(&namespace);
                 }
-                Ok(Event::Init | Event::InitDone | Event::Delete(_)) => {}
+                Ok(Event::InitDone) => self.tell_all(&self.pods.listed(&living)),
+                Ok(Event::Apply(namespace)) => self.hear(&namespace),
+                // Its pods are gone before it is.
+                Ok(Event::Delete(_)) => {}
                 Err(error) => {
                     tracing::warn!(error = %Chain(&error), "namespaces cannot be followed");
                 }
             }
         }
+    }
+
+    fn hear(&self, namespace: &Namespace) {
+        let name = namespace.metadata.name.clone().unwrap_or_default();
+        self.tell_all(&self.pods.set_mode(&name, mode(namespace)));
+    }
+
+    fn tell_all(&self, pods: &[(String, PodFacts)]) {
+        pods.iter().for_each(|(uid, facts)| self.tell(uid, facts));
     }
 
     /// Follows gate's keys, for ever.
@@ -166,8 +187,8 @@ impl Follower {
         loop {
             match seal::renew(&self.directory) {
                 Ok(key) => {
-                    while let Err(error) = seal::publish(&self.client, &self.node, &key).await {
-                        tracing::warn!(error = %Chain(&error), "the key for sealing is not published");
+                    while let Err(error) = self.publish(&key).await {
+                        tracing::warn!(error, "the key for sealing is not published");
                         sleep(PUBLISH_AGAIN).await;
                     }
                     sleep(SEAL).await;
@@ -180,14 +201,57 @@ impl Follower {
         }
     }
 
+    /// Tells the cluster of the key, and of where records are.
+    async fn publish(&self, key: &seal::NodeKey) -> Result<(), String> {
+        let endpoint = self.server.as_ref().map(|server| server.renew()).transpose();
+        let endpoint = endpoint.map_err(|error| Chain(&error).to_string())?;
+        let node = register::read(&self.client, &self.node).await;
+        let node = node.map_err(|error| Chain(&error).to_string())?;
+        let uid = node.metadata.uid.unwrap_or_default();
+        let published =
+            seal::publish(&self.client, (&self.node, &uid), key, endpoint.as_ref()).await;
+        published.map_err(|error| Chain(&error).to_string())
+    }
+
     /// Removes what is old, for ever.
     pub(super) async fn sweep(&self) {
         let mut ticks = interval(SWEEP);
         loop {
             ticks.tick().await;
-            self.directory.sweep((self.clock)());
+            let now = (self.clock)();
+            self.directory.sweep(now);
+            self.records.sweep(now);
         }
     }
+
+    /// Looks which sessions have ended, for ever.
+    pub(super) async fn ends(&self) {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.records.look((self.clock)());
+        }
+    }
+}
+
+/// The end of a debug container.
+struct DebugEnd<'a> {
+    uid: &'a str,
+    container: &'a str,
+    at: SystemTime,
+    code: i32,
+}
+
+fn ended_debug_containers(pod: &Pod) -> impl Iterator<Item = DebugEnd<'_>> {
+    let statuses =
+        pod.status.iter().flat_map(|it| it.ephemeral_container_statuses.iter().flatten());
+    statuses.filter_map(|status| {
+        let ended = status.state.as_ref()?.terminated.as_ref()?;
+        let at = ended.finished_at.as_ref().map(|time| SystemTime::from(time.0));
+        let uid = pod.metadata.uid.as_deref()?;
+        Some(DebugEnd { uid, container: &status.name, at: at?, code: ended.exit_code })
+    })
 }
 
 /// A word that is not known is taken for the stricter one.

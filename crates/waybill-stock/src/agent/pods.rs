@@ -4,7 +4,7 @@
 //! change what the kubelet asks for, cannot bring one in.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -134,7 +134,17 @@ pub(super) struct Pods {
 #[derive(Default)]
 struct State {
     pods: HashMap<String, KnownPod>,
-    modes: HashMap<String, Mode>,
+    /// What namespaces ask for; nothing, for those without the label.
+    modes: HashMap<String, Option<Mode>>,
+    /// Whether all namespaces were listed once.
+    listed: bool,
+}
+
+impl State {
+    /// What a namespace asks for. One of which nothing is known yet may have asked for the stricter.
+    fn mode(&self, namespace: &str, default: Mode) -> Mode {
+        self.modes.get(namespace).map_or(Mode::Enforce, |mode| mode.unwrap_or(default))
+    }
 }
 
 impl Pods {
@@ -146,13 +156,13 @@ impl Pods {
         self.lock().pods.get(uid).cloned()
     }
 
-    /// Takes note of a pod; returns what the wrapper is to be told.
-    pub(super) fn insert(&self, pod: KnownPod) -> PodFacts {
+    /// Takes note of a pod; returns what the wrapper is to be told. Nothing, while nobody knows what namespaces ask for: what an
+    /// agent before this one said counts until then.
+    pub(super) fn insert(&self, pod: KnownPod) -> Option<PodFacts> {
         let mut state = self.lock();
-        let mode = state.modes.get(&pod.namespace).copied().unwrap_or(self.default);
-        let facts = pod.facts(mode);
+        let facts = pod.facts(state.mode(&pod.namespace, self.default));
         state.pods.insert(pod.uid.clone(), pod);
-        facts
+        state.listed.then_some(facts)
     }
 
     pub(super) fn remove(&self, uid: &str) {
@@ -168,19 +178,27 @@ impl Pods {
         gone
     }
 
-    /// Takes note of what a namespace asks for; returns the pods that hear of it.
+    /// Takes note of what a namespace asks for, if it has the label; returns the pods that hear of it.
     pub(super) fn set_mode(&self, namespace: &str, mode: Option<Mode>) -> Vec<(String, PodFacts)> {
         let mut state = self.lock();
-        let before = match mode {
-            Some(mode) => state.modes.insert(namespace.to_owned(), mode),
-            None => state.modes.remove(namespace),
-        };
-        if before == mode {
+        let before = state.modes.insert(namespace.to_owned(), mode);
+        if before == Some(mode) || !state.listed {
             return Vec::new();
         }
         let mode = mode.unwrap_or(self.default);
         let pods = state.pods.values().filter(|pod| pod.namespace == namespace);
         pods.map(|pod| (pod.uid.clone(), pod.facts(mode))).collect()
+    }
+
+    /// These are all namespaces; returns the pods that hear of it.
+    pub(super) fn listed(&self, living: &BTreeSet<String>) -> Vec<(String, PodFacts)> {
+        let mut state = self.lock();
+        state.modes.retain(|namespace, _| living.contains(namespace));
+        if std::mem::replace(&mut state.listed, true) {
+            return Vec::new();
+        }
+        let facts = |pod: &KnownPod| pod.facts(state.mode(&pod.namespace, self.default));
+        state.pods.values().map(|pod| (pod.uid.clone(), facts(pod))).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -238,13 +256,30 @@ mod tests {
     #[test]
     fn a_namespace_decides_and_its_pods_hear_of_it() {
         let pods = Pods::new(Mode::Record);
-        assert_eq!(pods.insert(pod()).mode, Mode::Record);
+        let all = BTreeSet::from(["shop".to_owned()]);
+        pods.set_mode("shop", None);
+        assert!(pods.listed(&all).is_empty());
+        assert_eq!(pods.insert(pod()).unwrap().mode, Mode::Record);
         let told = pods.set_mode("shop", Some(Mode::Enforce));
         assert_eq!((told.len(), told[0].1.mode), (1, Mode::Enforce));
         assert!(pods.set_mode("shop", Some(Mode::Enforce)).is_empty());
-        assert_eq!(pods.insert(pod()).mode, Mode::Enforce);
+        assert_eq!(pods.insert(pod()).unwrap().mode, Mode::Enforce);
         assert_eq!(pods.set_mode("shop", None)[0].1.mode, Mode::Record);
         assert_eq!(pods.retain(&[]), ["u-1"]);
         assert!(pods.find("u-1").is_none());
+    }
+
+    /// A pod of an enforced namespace must not be open for a moment.
+    #[test]
+    fn what_is_not_known_of_a_namespace_is_taken_for_the_stricter() {
+        let pods = Pods::new(Mode::Record);
+        assert_eq!(pods.insert(pod()), None, "nobody knows yet what namespaces ask for");
+        assert!(pods.set_mode("other", Some(Mode::Record)).is_empty());
+        let told = pods.listed(&BTreeSet::from(["other".to_owned()]));
+        assert_eq!((told.len(), told[0].1.mode), (1, Mode::Enforce), "a younger one");
+        assert_eq!(pods.set_mode("shop", None)[0].1.mode, Mode::Record);
+        // One that is gone, and comes back.
+        assert!(pods.listed(&BTreeSet::new()).is_empty());
+        assert_eq!(pods.insert(pod()).unwrap().mode, Mode::Enforce);
     }
 }

@@ -1,7 +1,7 @@
 //! The key pair to which clients seal the variables of an exec. The private key is in memory alone: in the directory of
 //! the wrapper, and nowhere in this process once it is there.
 
-use std::{fs, io, time::SystemTime};
+use std::{collections::BTreeMap, fs, io, time::SystemTime};
 
 use aws_lc_rs::agreement::{PrivateKey, X25519};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,7 +11,8 @@ use kube::{
 };
 use serde_json::json;
 use waybill_api::stock::{
-    NODE_CONFIG_MAP_KEY, NODE_CONFIG_MAP_PREFIX, SessionId, encode_base64url,
+    NODE_CONFIG_MAP_KEY, NODE_CONFIG_MAP_PREFIX, NODE_RECORDS_KEY, RecordsEndpoint, SessionId,
+    encode_base64url,
 };
 use waybill_core::secret::SecretBytes;
 
@@ -63,14 +64,22 @@ fn forget_older(seals: &std::path::Path) -> io::Result<()> {
     keys.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
 }
 
-/// Tells the cluster: gate gives the key to clients.
-pub(super) async fn publish(client: &Client, node: &str, key: &NodeKey) -> Result<(), kube::Error> {
+/// Tells the cluster: gate gives the key to clients, and asks where records are. What is published ends with the node.
+pub(super) async fn publish(
+    client: &Client,
+    (node, uid): (&str, &str),
+    key: &NodeKey,
+    records: Option<&RecordsEndpoint>,
+) -> Result<(), kube::Error> {
     let name = format!("{NODE_CONFIG_MAP_PREFIX}{node}");
     let sealing = json!({"kid": key.kid, "key": encode_base64url(&key.public)}).to_string();
+    let mut data = BTreeMap::from([(NODE_CONFIG_MAP_KEY, sealing)]);
+    data.extend(records.map(|records| (NODE_RECORDS_KEY, json!(records).to_string())));
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid});
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "waybill-agent"}},
-        "data": {NODE_CONFIG_MAP_KEY: sealing},
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "waybill-agent"}, "ownerReferences": [owner]},
+        "data": data,
     });
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await.map(drop)

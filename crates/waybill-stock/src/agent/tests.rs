@@ -184,6 +184,7 @@ impl Folder {
             kubelet: "/var/lib/kubelet".into(),
             mode: Mode::Record,
             group: "waybill.dev".to_owned(),
+            records: None,
             clock: || SystemTime::UNIX_EPOCH,
         }
     }

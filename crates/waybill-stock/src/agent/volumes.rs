@@ -63,6 +63,12 @@ impl Volumes {
                 self.values.insert(&pod.uid, &request.volume_id, values, Instant::now());
                 Ok(())
             }
+            // What was taken away counts at once, also for containers that start again.
+            Err(error) if error.is_denial() => {
+                self.values.forget(&pod.uid);
+                tracing::warn!(namespace, pod = name, error = %Chain(&error), "no values any more");
+                Err(Status::permission_denied(Chain(&error).to_string()))
+            }
             // A pod that runs goes on with what it has.
             Err(error) if self.values.is_complete(&pod) => {
                 tracing::warn!(namespace, pod = name, error = %Chain(&error), "values are not renewed");

@@ -11,8 +11,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use waybill_api::{
+    names::subdomain_faults,
     status::{Status, Target},
-    stock::{NODE_CONFIG_MAP_KEY, NODE_CONFIG_MAP_PREFIX, STOCK_GROUP, STOCK_VERSION, SealingKey},
+    stock::{
+        GateRecord, MissingRecords, NODE_CONFIG_MAP_KEY, NODE_CONFIG_MAP_PREFIX, STOCK_GROUP,
+        STOCK_VERSION, SealingKey, SessionList,
+    },
 };
 use waybill_core::chain::Chain;
 
@@ -26,8 +30,14 @@ pub(super) enum Asked<'a> {
     Group,
     Resources,
     Keys,
-    Sessions,
-    SealingKey { namespace: &'a str, pod: &'a str },
+    /// Of one namespace, or of all.
+    Sessions {
+        namespace: Option<&'a str>,
+    },
+    SealingKey {
+        namespace: &'a str,
+        pod: &'a str,
+    },
 }
 
 impl<'a> Asked<'a> {
@@ -40,7 +50,10 @@ impl<'a> Asked<'a> {
                 match rest {
                     [] => Some(Self::Resources),
                     ["keys"] => Some(Self::Keys),
-                    ["sessions"] => Some(Self::Sessions),
+                    ["sessions"] => Some(Self::Sessions { namespace: None }),
+                    ["namespaces", namespace, "sessions"] => {
+                        Some(Self::Sessions { namespace: Some(namespace) })
+                    }
                     ["namespaces", namespace, "pods", pod, "sealingkey"] => {
                         Some(Self::SealingKey { namespace, pod })
                     }
@@ -54,16 +67,23 @@ impl<'a> Asked<'a> {
 
 impl Service {
     /// Answers whoever an API server has authenticated. Discovery and public keys are for everybody.
-    pub(super) async fn answer_aggregated(&self, asked: Asked<'_>, asker: Option<Asker>) -> Answer {
+    pub(super) async fn answer_aggregated(
+        &self,
+        asked: Asked<'_>,
+        query: &str,
+        asker: Option<Asker>,
+    ) -> Answer {
         let given = match (asked, asker) {
             (Asked::Group, _) => Ok(group()),
             (Asked::Resources, _) => Ok(resources()),
             (Asked::Keys, _) => self.all_keys().await,
-            (Asked::Sessions, Some(Asker::User(user))) => self.sessions(&user).await,
+            (Asked::Sessions { namespace }, Some(Asker::User(user))) => {
+                self.sessions(&user, SessionsQuery::parse(namespace, query)).await
+            }
             (Asked::SealingKey { namespace, pod }, Some(Asker::User(user))) => {
                 self.sealing_key(&user, namespace, pod).await
             }
-            (Asked::Sessions | Asked::SealingKey { .. }, _) => {
+            (Asked::Sessions { .. } | Asked::SealingKey { .. }, _) => {
                 self.metrics.refuse_stranger();
                 Err(Box::new(Status::unauthorized()))
             }
@@ -83,22 +103,38 @@ impl Service {
         Ok(json!({"kind": "Keys", "apiVersion": API_VERSION, "keys": keys.keys}))
     }
 
-    async fn sessions(&self, user: &UserInfo) -> Result<Value, Box<Status>> {
+    /// What gates and nodes have on record, for whoever may list it.
+    async fn sessions(&self, user: &UserInfo, query: SessionsQuery) -> Result<Value, Box<Status>> {
         let right = ResourceAttributes {
             verb: some("list"),
             group: some(STOCK_GROUP),
             version: some(STOCK_VERSION),
             resource: some("sessions"),
+            namespace: query.namespace.clone(),
             ..ResourceAttributes::default()
         };
         let target = Target { group: STOCK_GROUP, resource: "sessions", name: "" };
-        self.check(user, right, target, "list sessions").await?;
-        let records = self.records.newest();
-        let items = records.iter().filter_map(|text| serde_json::from_str(text).ok());
-        let items: Vec<Value> = items.collect();
-        Ok(
-            json!({"kind": "SessionList", "apiVersion": API_VERSION, "metadata": {}, "items": items}),
-        )
+        let what = match &query.namespace {
+            Some(namespace) => format!("list sessions in the namespace {namespace:?}"),
+            None => "list sessions in all namespaces".to_owned(),
+        };
+        self.check(user, right, target, &what).await?;
+        let (mut missing, nodes) = tokio::join!(self.ask_siblings(), self.ask_nodes(&query));
+        missing.extend(nodes.missing);
+        let mut items: Vec<_> =
+            self.records.newest().into_iter().filter(|record| query.takes(record)).collect();
+        let surplus = items.len().saturating_sub(query.limit);
+        items.drain(..surplus);
+        if surplus > 0 || nodes.truncated {
+            missing.push(MissingRecords {
+                of: "older sessions".to_owned(),
+                why: "only the newest are told at once".to_owned(),
+            });
+        }
+        let list = SessionList { items, node_records: nodes.records, missing };
+        serde_json::to_value(list)
+            .map(as_list)
+            .map_err(|_| Box::new(Status::internal("the records cannot be written")))
     }
 
     /// The key that opens a session's variables at the node of a pod, for whoever may exec there.
@@ -166,6 +202,84 @@ impl Service {
     }
 }
 
+/// Which sessions are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SessionsQuery {
+    namespace: Option<String>,
+    pod: Option<String>,
+    /// Not what was over before, in seconds since 1970.
+    since: Option<i64>,
+    /// The newest so many of gates, and of nodes.
+    pub(super) limit: usize,
+}
+
+impl SessionsQuery {
+    /// Reads a query. Names and numbers need no escapes, so what has one names nothing; what is not known is passed over, since
+    /// clients of Kubernetes add words of their own.
+    fn parse(namespace: Option<&str>, query: &str) -> Self {
+        let namespace = namespace.map(str::to_owned);
+        let mut parsed = Self { namespace, pod: None, since: None, limit: MOST_SESSIONS };
+        for (name, value) in query.split('&').filter_map(|part| part.split_once('=')) {
+            match name {
+                "pod" => parsed.pod = Some(value.to_owned()),
+                "since" => parsed.since = value.parse().ok(),
+                "limit" => {
+                    let limit = value.parse().unwrap_or(MOST_SESSIONS);
+                    parsed.limit = limit.clamp(1, MOST_SESSIONS);
+                }
+                _ => {}
+            }
+        }
+        // It becomes part of an address.
+        parsed.pod = parsed.pod.filter(|pod| subdomain_faults(pod).is_empty());
+        parsed
+    }
+
+    /// Whether a record of a gate is wanted. Nobody here knows when a session ended, and whoever asks does.
+    fn takes(&self, record: &GateRecord) -> bool {
+        let is =
+            |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|it| it == found);
+        is(&self.namespace, &record.namespace) && is(&self.pod, &record.pod)
+    }
+
+    /// The same question to an agent.
+    pub(super) fn of_nodes(&self) -> String {
+        let mut path = format!("/sessions?limit={}", self.limit);
+        for (name, value) in [("namespace", &self.namespace), ("pod", &self.pod)] {
+            if let Some(value) = value {
+                path.push_str(&format!("&{name}={value}"));
+            }
+        }
+        if let Some(since) = self.since {
+            let nanoseconds = since.max(0).unsigned_abs().saturating_mul(1_000_000_000);
+            path.push_str(&format!("&sinceNs={nanoseconds}"));
+        }
+        path
+    }
+}
+
+/// How many sessions are told at once.
+const MOST_SESSIONS: usize = 5_000;
+
+/// As clients of Kubernetes expect a list: each item has a name.
+fn as_list(mut list: Value) -> Value {
+    let items = list.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten();
+    for (at, item) in items.enumerate() {
+        let (session, time) = (item.get("session").and_then(Value::as_str), item.get("time"));
+        let name = session.map_or_else(|| format!("refused-{}-{at}", json!(time)), str::to_owned);
+        let metadata = json!({"name": name, "namespace": item.get("namespace")});
+        if let Some(item) = item.as_object_mut() {
+            item.insert("metadata".to_owned(), metadata);
+        }
+    }
+    if let Some(list) = list.as_object_mut() {
+        list.insert("kind".to_owned(), "SessionList".into());
+        list.insert("apiVersion".to_owned(), API_VERSION.into());
+        list.insert("metadata".to_owned(), json!({}));
+    }
+    list
+}
+
 const API_VERSION: &str = "exec.waybill.dev/v1";
 
 /// What the agent of a node publishes.
@@ -198,7 +312,7 @@ fn resources() -> Value {
         // Without it the API server makes one up whose verbs are null, and clients of kube-rs stumble over that.
         json!({"name": "pods", "singularName": "", "namespaced": true, "kind": "SealingKey", "verbs": []}),
         resource("pods/sealingkey", true, "SealingKey", "get"),
-        resource("sessions", false, "SessionList", "list"),
+        resource("sessions", true, "Session", "list"),
     ]})
 }
 
@@ -216,7 +330,11 @@ mod tests {
         check("/apis/exec.waybill.dev", Some(Asked::Group));
         check("/apis/exec.waybill.dev/v1", Some(Asked::Resources));
         check("/apis/exec.waybill.dev/v1/keys", Some(Asked::Keys));
-        check("/apis/exec.waybill.dev/v1/sessions", Some(Asked::Sessions));
+        check("/apis/exec.waybill.dev/v1/sessions", Some(Asked::Sessions { namespace: None }));
+        check(
+            "/apis/exec.waybill.dev/v1/namespaces/ns/sessions",
+            Some(Asked::Sessions { namespace: Some("ns") }),
+        );
         check(
             "/apis/exec.waybill.dev/v1/namespaces/ns/pods/web/sealingkey",
             Some(Asked::SealingKey { namespace: "ns", pod: "web" }),
@@ -232,6 +350,20 @@ mod tests {
         ] {
             check(other, None);
         }
+    }
+
+    #[test]
+    fn a_query_is_passed_on_to_nodes_without_what_could_be_another() {
+        let query = SessionsQuery::parse(Some("shop"), "limit=500&pod=web&since=7&watch=true");
+        assert_eq!(
+            query.of_nodes(),
+            "/sessions?limit=500&namespace=shop&pod=web&sinceNs=7000000000"
+        );
+        let query = SessionsQuery::parse(None, "pod=web%26namespace&limit=-1&since=x");
+        assert_eq!(query.of_nodes(), "/sessions?limit=5000");
+        assert_eq!(SessionsQuery::parse(None, "limit=999999").limit, MOST_SESSIONS);
+        let since = SessionsQuery::parse(None, "since=9223372036854775807").of_nodes();
+        assert!(since.ends_with(&u64::MAX.to_string()), "{since}");
     }
 
     /// Controllers delete and collect what has these verbs, all over a cluster.

@@ -16,6 +16,7 @@ use waybill_core::chain::Chain;
 use super::{
     Clock,
     authority::{Authorities, AuthorityError, LEAF_SECONDS},
+    siblings::Shared,
     tls::{Tls, TlsError},
 };
 
@@ -44,6 +45,8 @@ pub(super) struct Certificates {
     pub(super) namespace: String,
     /// What API servers call us.
     pub(super) names: Vec<String>,
+    /// What replicas believe of one another.
+    pub(super) shared: Arc<Shared>,
     pub(super) clock: Clock,
 }
 
@@ -79,7 +82,9 @@ impl Certificates {
             *shown = Shown { authority: authorities.current().to_owned(), since: now };
             tracing::info!("a new certificate is shown");
         }
-        let bundle = STANDARD.encode(authorities.bundle());
+        let bundle = authorities.bundle();
+        self.shared.set(&bundle);
+        let bundle = STANDARD.encode(bundle);
         let mut told = Ok(());
         for path in CONFIGURATIONS {
             // One that is closed to us keeps the others from nothing.

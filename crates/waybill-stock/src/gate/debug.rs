@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use waybill_api::{
     field::{FieldError, FieldPath},
     status::{Status, Subject},
-    stock::DEBUG_VARIABLE,
+    stock::{DEBUG_VARIABLE, Mode},
 };
 
 use super::{
     review::Review,
-    session::{is_guarded, node_uid},
+    session::{NOT_GUARDED, forbidden, is_guarded, node_uid},
 };
 
 /// A container that is added to a pod.
@@ -26,8 +26,18 @@ pub(super) struct Added<'a> {
     env: &'a [Value],
 }
 
-/// The uid of the pod and the containers that an update adds to it; none where no wrapper would read a token.
-pub(super) fn added(review: &Review) -> Result<(&str, Vec<Added<'_>>), Box<Status>> {
+/// What an update adds to a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Addition<'a> {
+    /// The life of the pod.
+    pub(super) uid: &'a str,
+    pub(super) containers: Vec<Added<'a>>,
+    /// Whether a wrapper would read a token.
+    pub(super) is_guarded: bool,
+}
+
+/// Reads an update. Where no wrapper is below the pod, a container cannot be told whose it is: `mode` says what becomes of it.
+pub(super) fn added(review: &Review, mode: Mode) -> Result<Addition<'_>, Box<Status>> {
     let names = |pod: &Value| -> Vec<String> {
         containers(pod).iter().map(|container| name(container).to_owned()).collect()
     };
@@ -53,8 +63,11 @@ pub(super) fn added(review: &Review) -> Result<(&str, Vec<Added<'_>>), Box<Statu
             return Err(Box::new(Status::invalid(subject, &[error])));
         }
     }
-    let fresh = if is_guarded(&review.object) { fresh } else { Vec::new() };
-    Ok((node_uid(&review.object), fresh))
+    let is_guarded = is_guarded(&review.object);
+    if !is_guarded && mode == Mode::Enforce && !fresh.is_empty() {
+        return Err(forbidden(review, NOT_GUARDED));
+    }
+    Ok(Addition { uid: node_uid(&review.object), containers: fresh, is_guarded })
 }
 
 impl Added<'_> {
@@ -95,8 +108,10 @@ mod tests {
         let old = json!([{"name": "a"}]);
         let new = json!([{"name": "a"}, {"name": "b", "tty": true, "env": [{"name": "X", "value": "1"}]}]);
         let review = review("waybill", &old, &new);
-        let (uid, added) = added(&review).unwrap();
-        assert_eq!((uid, added.len(), added[0].name, added[0].tty), ("u", 1, "b", true));
+        let addition = added(&review, Mode::Enforce).unwrap();
+        let added = &addition.containers;
+        assert_eq!((addition.uid, addition.is_guarded), ("u", true));
+        assert_eq!((added.len(), added[0].name, added[0].tty), (1, "b", true));
         assert_eq!(
             added[0].patch("w"),
             json!({"op": "add", "path": "/spec/ephemeralContainers/1/env", "value": [
@@ -104,12 +119,26 @@ mod tests {
         );
     }
 
+    /// It would be a way into a pod that exec may not enter.
     #[test]
-    fn where_no_wrapper_is_there_is_no_token_and_its_name_is_ours_everywhere() {
+    fn where_no_wrapper_is_a_debug_container_is_refused_or_recorded() {
         let new = json!([{"name": "b"}]);
-        assert!(added(&review("", &json!([]), &new)).unwrap().1.is_empty());
+        let review = review("", &json!([]), &new);
+        let told = added(&review, Mode::Enforce).unwrap_err();
+        assert!(told.message().contains("not of the RuntimeClass"), "{told:?}");
+        let recorded = added(&review, Mode::Record).unwrap();
+        assert_eq!((recorded.containers.len(), recorded.is_guarded), (1, false));
+        let unchanged = self::review("", &new, &new);
+        assert!(added(&unchanged, Mode::Enforce).unwrap().containers.is_empty());
+    }
+
+    #[test]
+    fn the_name_of_the_variable_is_ours_everywhere() {
         let typed = json!([{"name": "b", "env": [{"name": DEBUG_VARIABLE, "value": "x"}]}]);
-        let told = added(&review("waybill", &json!([]), &typed)).unwrap_err();
-        assert!(told.message().contains("kept for the token"), "{told:?}");
+        for (class, mode) in [("waybill", Mode::Enforce), ("", Mode::Record)] {
+            let review = review(class, &json!([]), &typed);
+            let told = added(&review, mode).unwrap_err();
+            assert!(told.message().contains("kept for the token"), "{told:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! agents know it first.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -33,6 +33,12 @@ pub(super) const CONFIG_MAP: &str = "waybill-gate-keys";
 /// How long an entry counts that is not written anew, in seconds.
 const ENTRY_SECONDS: i64 = 600;
 
+/// A replica that has not written its entry anew for so long is gone, in seconds.
+const GONE_SECONDS: i64 = 150;
+
+/// How old may be what is known about the places of replicas, in seconds.
+const ADDRESS_SECONDS: i64 = 5;
+
 /// How often ours is written anew.
 const REFRESH: Duration = Duration::from_secs(60);
 
@@ -51,6 +57,8 @@ pub(super) struct Keys {
     clock: Clock,
     /// How long a key is published before it signs: the time in which agents learn of it.
     lead: Duration,
+    /// Where other replicas find this one.
+    address: Option<String>,
     state: Mutex<State>,
 }
 
@@ -63,7 +71,15 @@ struct State {
     until: i64,
     fault: String,
     /// What was last read of all replicas, and when.
-    known: Option<(i64, KeySet)>,
+    known: Option<(i64, Published)>,
+}
+
+/// What all replicas publish.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Published {
+    keys: KeySet,
+    /// Where replicas are, each once.
+    addresses: BTreeSet<String>,
 }
 
 /// What the ConfigMap says of one key.
@@ -72,10 +88,19 @@ struct Entry {
     /// Seconds since 1970.
     until: i64,
     key: PublicKey,
+    /// Where the replica is, for the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
 }
 
 impl Keys {
-    pub(super) fn new(client: Client, namespace: &str, lead: Duration, clock: Clock) -> Self {
+    pub(super) fn new(
+        client: Client,
+        namespace: &str,
+        address: Option<String>,
+        lead: Duration,
+        clock: Clock,
+    ) -> Self {
         let state = State {
             signer: None,
             made: 0,
@@ -83,7 +108,8 @@ impl Keys {
             fault: "its key has not been published yet".to_owned(),
             known: None,
         };
-        Self { api: Api::namespaced(client, namespace), clock, lead, state: Mutex::new(state) }
+        let (api, state) = (Api::namespaced(client, namespace), Mutex::new(state));
+        Self { api, clock, lead, address, state }
     }
 
     /// What signs a token now, so that nodes believe it until it is over.
@@ -141,7 +167,8 @@ impl Keys {
     /// Writes one key, and removes those that are over. Returns until when it counts.
     async fn publish(&self, key: &PublicKey) -> Result<i64, KeysError> {
         let now = (self.clock)();
-        let entry = Entry { until: now.saturating_add(ENTRY_SECONDS), key: key.clone() };
+        let until = now.saturating_add(ENTRY_SECONDS);
+        let entry = Entry { until, key: key.clone(), address: self.address.clone() };
         let written = async {
             let Some(found) = self.api.get_opt(CONFIG_MAP).await? else {
                 let mut fresh = ConfigMap::default();
@@ -163,19 +190,33 @@ impl Keys {
 
     /// The keys of all replicas, as of a moment ago.
     pub(super) async fn all(&self) -> Result<KeySet, KeysError> {
+        Ok(self.published(0).await?.keys)
+    }
+
+    /// The same, if `kid` is among those that were known some seconds ago.
+    pub(super) async fn with(&self, kid: &str) -> Result<KeySet, KeysError> {
+        let keys = self.published(ADDRESS_SECONDS).await?.keys;
+        if keys.find(kid).is_some() { Ok(keys) } else { self.all().await }
+    }
+
+    /// Where replicas are, as of some seconds ago; those that ended lately among them.
+    pub(super) async fn addresses(&self) -> Result<BTreeSet<String>, KeysError> {
+        Ok(self.published(ADDRESS_SECONDS).await?.addresses)
+    }
+
+    async fn published(&self, most_seconds: i64) -> Result<Published, KeysError> {
         let now = (self.clock)();
-        if let Some((read, keys)) = &self.lock().known
-            && *read == now
+        if let Some((read, published)) = &self.lock().known
+            && (0..=most_seconds).contains(&now.saturating_sub(*read))
         {
-            return Ok(keys.clone());
+            return Ok(published.clone());
         }
         let found = timeout(LIMIT, self.api.get_opt(CONFIG_MAP)).await;
         let found = found.map_err(|_| KeysError::Slow)?;
         let found = found.map_err(|source| KeysError::Write(Box::new(source)))?;
-        let data = found.and_then(|found| found.data).unwrap_or_default();
-        let keys = KeySet { keys: live(&data, now) };
-        self.lock().known = Some((now, keys.clone()));
-        Ok(keys)
+        let published = live(&found.and_then(|found| found.data).unwrap_or_default(), now);
+        self.lock().known = Some((now, published.clone()));
+        Ok(published)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -214,13 +255,19 @@ fn change(data: &BTreeMap<String, String>, key: &PublicKey, entry: &Entry, now: 
     json!({"data": changed})
 }
 
-/// The keys that count.
-fn live(data: &BTreeMap<String, String>, now: i64) -> Vec<PublicKey> {
-    let entries = data.iter().filter_map(|(name, text)| {
-        let entry: Entry = serde_json::from_str(text).ok()?;
-        (entry.until > now && entry.key.kid == *name).then_some(entry.key)
-    });
-    entries.collect()
+/// The keys that count, and where those are who wrote anew what they publish.
+fn live(data: &BTreeMap<String, String>, now: i64) -> Published {
+    let mut published = Published::default();
+    for (name, text) in data {
+        let Ok(Entry { until, key, address }) = serde_json::from_str(text) else { continue };
+        if until <= now || key.kid != *name {
+            continue;
+        }
+        published.keys.keys.push(key);
+        let is_there = until.saturating_sub(now) > ENTRY_SECONDS - GONE_SECONDS;
+        published.addresses.extend(address.filter(|_| is_there));
+    }
+    published
 }
 
 #[cfg(test)]
@@ -232,7 +279,7 @@ mod tests {
     }
 
     fn entry(name: &str, until: i64) -> (String, String) {
-        (name.to_owned(), Entry { until, key: key(name) }.text())
+        (name.to_owned(), Entry { until, key: key(name), address: None }.text())
     }
 
     #[test]
@@ -240,8 +287,9 @@ mod tests {
         let mut data: BTreeMap<_, _> = [entry("a", 100), entry("b", 101)].into();
         data.insert("c".to_owned(), "not ours".to_owned());
         data.insert("d".to_owned(), entry("other", 200).1);
-        let names =
-            |now| -> Vec<String> { live(&data, now).into_iter().map(|key| key.kid).collect() };
+        let names = |now| -> Vec<String> {
+            live(&data, now).keys.keys.into_iter().map(|key| key.kid).collect()
+        };
         assert_eq!(names(99), ["a", "b"]);
         assert_eq!(names(100), ["b"]);
         assert!(names(101).is_empty());
@@ -251,11 +299,24 @@ mod tests {
     fn a_replica_writes_its_own_key_and_clears_away_what_is_over() {
         let mut data: BTreeMap<_, _> = [entry("dead", 50), entry("other", 500)].into();
         data.insert("newer".to_owned(), "{\"version\":9}".to_owned());
-        let ours = Entry { until: 700, key: key("own") };
+        let ours = Entry { until: 700, key: key("own"), address: Some("10.0.0.1:1".to_owned()) };
         assert_eq!(
             change(&data, &key("own"), &ours, 100),
             json!({"data": {"dead": null, "own": ours.text()}})
         );
+    }
+
+    /// Whoever wants records would wait for it each time.
+    #[test]
+    fn a_replica_that_is_gone_is_not_asked() {
+        let at = |name: &str, until: i64| {
+            let address = Some(format!("{name}:8443"));
+            (name.to_owned(), Entry { until, key: key(name), address }.text())
+        };
+        let data: BTreeMap<_, _> = [at("a", 1_000), at("b", 600), entry("c", 1_000)].into();
+        let found = live(&data, 401);
+        assert_eq!(found.keys.keys.len(), 3, "its key counts");
+        assert_eq!(found.addresses, BTreeSet::from(["a:8443".to_owned()]));
     }
 
     /// A dead replica's key must outlive its last token, and one that cannot write must stop before its key is forgotten.

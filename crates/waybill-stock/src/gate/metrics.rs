@@ -22,7 +22,7 @@ pub(super) enum Webhook {
     Attach,
     Classes,
     /// Ephemeral containers.
-    Debug,
+    Debug(Mode),
     Exec(Mode),
     /// New pods, which are changed.
     NewPods,
@@ -34,7 +34,9 @@ impl Webhook {
     pub(super) fn at(path: &str) -> Option<Self> {
         match path.strip_prefix(AGGREGATED_HOOKS).or_else(|| path.strip_prefix('/'))? {
             "attach" => Some(Self::Attach),
-            "debug" => Some(Self::Debug),
+            // Where configurations of an older release ask, it is not known for which namespaces.
+            "debug-enforce" | "debug" => Some(Self::Debug(Mode::Enforce)),
+            "debug-record" => Some(Self::Debug(Mode::Record)),
             "exec-enforce" => Some(Self::Exec(Mode::Enforce)),
             "exec-record" => Some(Self::Exec(Mode::Record)),
             "new-pods" => Some(Self::NewPods),
@@ -47,7 +49,8 @@ impl Webhook {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Attach => "attach",
-            Self::Debug => "debug",
+            Self::Debug(Mode::Enforce) => "debug-enforce",
+            Self::Debug(Mode::Record) => "debug-record",
             Self::Exec(Mode::Enforce) => "exec-enforce",
             Self::Exec(Mode::Record) => "exec-record",
             Self::NewPods => "new-pods",

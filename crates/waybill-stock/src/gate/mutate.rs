@@ -5,16 +5,17 @@ use waybill_api::{
     pod::CsiSecretSelector,
     provider_class::UseDenied,
     status::{Status, Subject, Target},
-    stock::{Mode, SessionId, StockKind},
+    stock::{GateRecord, GateVerdict, Mode, SessionId, StockKind},
 };
 
 use super::{
-    JudgeError, Service, debug,
+    JudgeError, Service,
+    debug::{self, Added, Addition},
     pod::{account, refused},
-    records::{GateRecord, GateVerdict, RecordedUser},
+    records::recorded,
     references::{self, References},
     review::{Review, Verdict},
-    session::{SessionPlan, plan_attach, plan_exec},
+    session::{SessionPlan, node_name, plan_attach, plan_exec},
     signer::{self, Place, session_id},
 };
 
@@ -70,8 +71,12 @@ impl Service {
         Ok(Verdict::session(session.to_string()))
     }
 
-    /// Signs each ephemeral container that is added to a pod.
-    pub(super) async fn judge_debug(&self, review: &Review) -> Result<Verdict, JudgeError> {
+    /// Signs each ephemeral container that is added to a pod, or records it where nobody could read a signature.
+    pub(super) async fn judge_debug(
+        &self,
+        review: &Review,
+        mode: Mode,
+    ) -> Result<Verdict, JudgeError> {
         if !is_about(review, "UPDATE", "ephemeralcontainers") {
             return Ok(Verdict::allowed());
         }
@@ -80,34 +85,55 @@ impl Service {
             let status = Status::invalid(subject(review), &errors);
             return Ok(self.refuse(review, StockKind::Debug, status).await);
         }
-        let (uid, added) = match debug::added(review) {
+        let addition = match debug::added(review, mode) {
             Ok(found) => found,
             Err(status) => return Ok(self.refuse(review, StockKind::Debug, *status).await),
         };
-        if added.is_empty() || review.dry_run {
+        if addition.containers.is_empty() || review.dry_run {
             return Ok(Verdict::allowed());
         }
-        let signer = self.keys.signer().map_err(JudgeError::Keys)?;
         let (mut sessions, mut patch) = (Vec::new(), Vec::new());
-        for container in &added {
+        for container in &addition.containers {
             let session = session_id().map_err(JudgeError::Sign)?;
-            let name = container.name;
-            let place =
-                Place { namespace: &review.namespace, pod: &review.name, uid, container: name };
-            let (kind, now) = (StockKind::Debug, (self.clock)());
-            let claims = signer::claims(session.clone(), kind, place, container.tty, &[], now);
-            patch.push(container.patch(&signer.word(&claims).map_err(JudgeError::Sign)?));
+            let verdict = if addition.is_guarded {
+                patch.push(self.sign_debug(review, &addition, container, &session)?);
+                GateVerdict::Signed
+            } else {
+                GateVerdict::Recorded
+            };
             let plan = SessionPlan {
-                uid: uid.to_owned(),
-                container: name.to_owned(),
+                uid: addition.uid.to_owned(),
+                container: container.name.to_owned(),
+                node: node_name(&review.object).to_owned(),
                 tty: container.tty,
                 variables: Vec::new(),
                 signed: None,
             };
-            self.record(review, kind, &session, &plan, GateVerdict::Signed).await?;
+            self.record(review, StockKind::Debug, &session, &plan, verdict).await?;
             sessions.push(session.to_string());
         }
-        Ok(Verdict::session(sessions.join(",")).patched(json!(patch)))
+        let answer = Verdict::session(sessions.join(","));
+        Ok(if patch.is_empty() { answer } else { answer.patched(json!(patch)) })
+    }
+
+    /// The change that puts a token into a container.
+    fn sign_debug(
+        &self,
+        review: &Review,
+        addition: &Addition<'_>,
+        container: &Added<'_>,
+        session: &SessionId,
+    ) -> Result<Value, JudgeError> {
+        let place = Place {
+            namespace: &review.namespace,
+            pod: &review.name,
+            uid: addition.uid,
+            container: container.name,
+        };
+        let (kind, now) = (StockKind::Debug, (self.clock)());
+        let claims = signer::claims(session.clone(), kind, place, container.tty, &[], now);
+        let signer = self.keys.signer().map_err(JudgeError::Keys)?;
+        Ok(container.patch(&signer.word(&claims).map_err(JudgeError::Sign)?))
     }
 
     /// Gives a new pod the RuntimeClass, and what its references need.
@@ -177,6 +203,7 @@ impl Service {
             verdict,
             uid: plan.uid.clone(),
             container: plan.container.clone(),
+            node: plan.node.clone(),
             tty: plan.tty,
             variables: plan.variables.clone(),
             ..self.blank(review, kind)
@@ -200,7 +227,7 @@ impl Service {
     fn blank(&self, review: &Review, kind: StockKind) -> GateRecord {
         GateRecord {
             version: GateRecord::VERSION,
-            record: GateRecord::RECORD,
+            record: GateRecord::RECORD.to_owned(),
             time: (self.clock)(),
             session: None,
             kind,
@@ -210,8 +237,9 @@ impl Service {
             pod: review.name.clone(),
             uid: String::new(),
             container: String::new(),
+            node: String::new(),
             tty: false,
-            user: RecordedUser::of(&review.user_info),
+            user: recorded(&review.user_info),
             variables: Vec::new(),
         }
     }

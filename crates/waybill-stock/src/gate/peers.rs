@@ -1,5 +1,5 @@
-//! Who is connected. Clients show no certificate, so all that can be told apart is their addresses: each has a share of
-//! the connections and of the room for large bodies, and cannot take what the others need.
+//! Who is connected. API servers show a certificate, or nothing where anybody may ask; each address has a share of the room for large
+//! bodies, and cannot take what the others need. Connections that have shown nothing yet are in `unproven.rs`.
 
 use std::{
     collections::HashMap,
@@ -14,10 +14,7 @@ use super::body::kibibytes;
 /// How many connections there are at once. Each may hold its buffers and a small body, about 100 KiB.
 const CONNECTIONS: usize = 1024;
 
-/// How many of them one address may have. An API server asks no more than this at once by default.
-const CONNECTIONS_OF_ONE: usize = 256;
-
-/// All who are connected.
+/// All who are connected and may go on.
 #[derive(Default)]
 pub(super) struct Peers(Mutex<Connected>);
 
@@ -52,9 +49,6 @@ impl Peers {
             connections: 0,
             large: Arc::new(Semaphore::new(kibibytes(super::BODY_BYTES))),
         });
-        if share.connections >= CONNECTIONS_OF_ONE {
-            return None;
-        }
         share.connections += 1;
         let large = Arc::clone(&share.large);
         connected.all += 1;
@@ -87,18 +81,16 @@ mod tests {
         [10, 0, 0, number].into()
     }
 
-    /// CSI-22: whoever reaches the port cannot keep API servers out.
     #[test]
-    fn an_address_has_a_share_of_the_connections_csi_22() {
+    fn an_address_has_one_share_of_large_bodies_however_it_is_written() {
         let peers = Arc::new(Peers::default());
-        let mut many: Vec<_> = std::iter::from_fn(|| peers.admit(address(1))).collect();
-        assert_eq!(many.len(), CONNECTIONS_OF_ONE);
+        let one = peers.admit(address(1)).unwrap();
         let mapped = IpAddr::V6(std::net::Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped());
-        assert!(peers.admit(mapped).is_none(), "the same address in other words");
-        let other = peers.admit(address(2)).expect("another one is let in");
-        many.pop();
-        assert!(peers.admit(address(1)).is_some(), "what was closed is free again");
-        drop((many, other));
+        let same = peers.admit(mapped).unwrap();
+        assert!(Arc::ptr_eq(&one.large, &same.large), "the same address in other words");
+        let other = peers.admit(address(2)).unwrap();
+        assert!(!Arc::ptr_eq(&one.large, &other.large));
+        drop((one, same, other));
         assert!(peers.lock().by_address.is_empty(), "nothing is kept of those who left");
         assert_eq!(peers.lock().all, 0);
     }

@@ -193,8 +193,12 @@ pub(super) fn patch(pod: &Value, references: &References) -> Vec<Value> {
     if mirrored {
         return patch;
     }
-    if text(spec, "runtimeClassName").is_empty() {
+    let class = text(spec, "runtimeClassName");
+    if class.is_empty() {
         patch.push(add("/spec/runtimeClassName", json!(RUNTIME_CLASS)));
+    }
+    if class.is_empty() || class == RUNTIME_CLASS {
+        patch.extend(confined(spec));
     }
     let kept = items(spec, "volumes").iter().filter(|volume| !is_ours(volume));
     let volumes: Vec<_> =
@@ -211,6 +215,18 @@ pub(super) fn patch(pod: &Value, references: &References) -> Vec<Value> {
         }
     }
     patch
+}
+
+/// A seccomp profile for a pod that says nothing about one. Without, root in a container could mount cgroups again and move processes
+/// between sessions.
+fn confined(spec: &Value) -> Option<Value> {
+    let mut context =
+        spec.get("securityContext").and_then(Value::as_object).cloned().unwrap_or_default();
+    if context.get("seccompProfile").is_some_and(|profile| !profile.is_null()) {
+        return None;
+    }
+    context.insert("seccompProfile".to_owned(), json!({"type": "RuntimeDefault"}));
+    Some(add("/spec/securityContext", Value::Object(context)))
 }
 
 fn mounts(container: &Value, references: &References) -> Vec<Value> {
@@ -283,6 +299,8 @@ mod tests {
             json!(patch(&pod, &references)),
             json!([
                 {"op": "add", "path": "/spec/runtimeClassName", "value": "waybill"},
+                {"op": "add", "path": "/spec/securityContext", "value": {
+                    "seccompProfile": {"type": "RuntimeDefault"}}},
                 {"op": "add", "path": "/spec/volumes", "value": [{"name": "waybill-values", "csi": {
                     "driver": "values.csi.waybill.dev", "readOnly": true,
                     "volumeAttributes": {"references": listed}}}]},
@@ -294,17 +312,25 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_references_gets_the_runtime_class_alone_unless_it_has_one() {
+    fn a_pod_without_references_gets_the_runtime_class_and_a_filter_unless_it_says_otherwise() {
         let mut plain = pod(&json!({"env": [{"name": "A", "value": "waybill{{literal}"}]}));
         let none = References::of(&plain["spec"]).unwrap();
+        let class = json!({"op": "add", "path": "/spec/runtimeClassName", "value": "waybill"});
+        let filter = |context: Value| json!({"op": "add", "path": "/spec/securityContext", "value": context});
+        let default = json!({"type": "RuntimeDefault"});
         assert_eq!(
             json!(patch(&plain, &none)),
-            json!([{"op": "add", "path": "/spec/runtimeClassName", "value": "waybill"}])
+            json!([class, filter(json!({"seccompProfile": default}))])
         );
-        for class in ["waybill", "kata"] {
-            plain["spec"]["runtimeClassName"] = class.into();
-            assert!(patch(&plain, &none).is_empty());
-        }
+        plain["spec"]["securityContext"] = json!({"runAsUser": 7});
+        plain["spec"]["runtimeClassName"] = "waybill".into();
+        let both = json!({"runAsUser": 7, "seccompProfile": default});
+        assert_eq!(json!(patch(&plain, &none)), json!([filter(both)]));
+        plain["spec"]["securityContext"]["seccompProfile"] = json!({"type": "Unconfined"});
+        assert!(patch(&plain, &none).is_empty(), "the pod says what it wants");
+        let mut other = pod(&json!({}));
+        other["spec"]["runtimeClassName"] = "kata".into();
+        assert!(patch(&other, &none).is_empty(), "it is not ours");
         let mut mirror = pod(&json!({}));
         mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
         assert!(patch(&mirror, &none).is_empty());
@@ -316,6 +342,7 @@ mod tests {
         let references = References::of(&pod["spec"]).unwrap();
         let mut copy = pod.clone();
         copy["spec"]["runtimeClassName"] = "waybill".into();
+        copy["spec"]["securityContext"] = json!({"seccompProfile": {"type": "RuntimeDefault"}});
         let mut volume = references.volume();
         volume["csi"]["volumeAttributes"] = json!({"references": "what another pod had"});
         copy["spec"]["volumes"] = json!([volume]);

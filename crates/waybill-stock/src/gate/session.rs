@@ -44,6 +44,8 @@ struct Options {
 pub(super) struct SessionPlan {
     pub(super) uid: String,
     pub(super) container: String,
+    /// The node of the pod; empty if it is on none.
+    pub(super) node: String,
     pub(super) tty: bool,
     /// The names of the client's variables.
     pub(super) variables: Vec<String>,
@@ -87,7 +89,8 @@ pub(super) fn plan_exec(
         }
         None => Vec::new(),
     };
-    let mut plan = SessionPlan { uid, container, tty: options.tty, variables, signed: None };
+    let node = node_name(pod).to_owned();
+    let mut plan = SessionPlan { uid, container, node, tty: options.tty, variables, signed: None };
     if is_guarded(pod) {
         let words = stamped(sealed.as_ref().map(|(word, _)| *word), command);
         let place = place(review, &plan.uid, &plan.container);
@@ -102,7 +105,7 @@ pub(super) fn plan_exec(
     }
 }
 
-const NOT_GUARDED: &str = "the pod is not of the RuntimeClass \"waybill\", so nobody could tell whose this session is; \
+pub(super) const NOT_GUARDED: &str = "the pod is not of the RuntimeClass \"waybill\", so nobody could tell whose this session is; \
     it is older than the label of its namespace, perhaps: make it anew";
 
 const NOT_GUARDED_SEALED: &str = "the pod is not of the RuntimeClass \"waybill\", so nobody there can open variables of a session";
@@ -112,7 +115,8 @@ pub(super) fn plan_attach(review: &Review, pod: &Value) -> Result<SessionPlan, B
     let options = options(review)?;
     let container = container(pod, &options.container)?;
     let uid = node_uid(pod).to_owned();
-    Ok(SessionPlan { uid, container, tty: options.tty, variables: Vec::new(), signed: None })
+    let (node, tty, variables) = (node_name(pod).to_owned(), options.tty, Vec::new());
+    Ok(SessionPlan { uid, container, node, tty, variables, signed: None })
 }
 
 fn options(review: &Review) -> Result<Options, Box<Status>> {
@@ -178,6 +182,11 @@ pub(super) fn node_uid(pod: &Value) -> &str {
         .unwrap_or_default()
 }
 
+/// The node of a pod; empty if it is on none yet.
+pub(super) fn node_name(pod: &Value) -> &str {
+    pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default()
+}
+
 /// The container that the API server would choose: the one named, or the only one. Its words, too.
 fn container(pod: &Value, wanted: &str) -> Result<String, Box<Status>> {
     let names = |list: &str| -> Vec<&str> {
@@ -208,7 +217,7 @@ fn refused(message: impl Into<String>) -> Box<Status> {
     Box::new(Status::bad_request(message))
 }
 
-fn forbidden(review: &Review, why: &str) -> Box<Status> {
+pub(super) fn forbidden(review: &Review, why: &str) -> Box<Status> {
     let target = Target { group: "", resource: "pods", name: &review.name };
     Box::new(Status::forbidden(target, why))
 }

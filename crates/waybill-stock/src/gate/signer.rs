@@ -5,22 +5,23 @@
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use rcgen::{KeyPair, PublicKeyData};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use waybill_api::stock::{
-    EXEC_PREFIX, PublicKey, STOCK_SECONDS, SessionId, StockClaims, StockKind, encode_base64url,
-    framed,
+    EXEC_PREFIX, PublicKey, RECORDS_SECONDS, RecordsClaims, STOCK_SECONDS, SessionId, StockClaims,
+    StockKind, encode_base64url, framed,
 };
 use waybill_core::secret::SecretBytes;
 
 /// A key that signs sessions.
-pub(super) struct Signer {
+pub(crate) struct Signer {
     key: EncodingKey,
     public: PublicKey,
 }
 
 impl Signer {
     /// A new key.
-    pub(super) fn generate() -> Result<Self, SignerError> {
+    pub(crate) fn generate() -> Result<Self, SignerError> {
         let pair = KeyPair::generate().map_err(|_| SignerError::Key)?;
         let [_, point @ ..] = pair.public_key_raw() else { return Err(SignerError::Key) };
         let (x, y) = point.split_first_chunk::<32>().ok_or(SignerError::Key)?;
@@ -32,23 +33,35 @@ impl Signer {
     }
 
     /// What verifies its signatures.
-    pub(super) fn public(&self) -> &PublicKey {
+    pub(crate) fn public(&self) -> &PublicKey {
         &self.public
     }
 
     /// The word that stands for a session.
-    pub(super) fn word(&self, claims: &StockClaims) -> Result<String, SignerError> {
+    pub(crate) fn word(&self, claims: &StockClaims) -> Result<String, SignerError> {
+        Ok(format!("{EXEC_PREFIX}{}", self.sign(claims)?))
+    }
+
+    /// The token with which `audience`, a node or all gates, is asked for records.
+    pub(crate) fn records_token(&self, audience: &str, now: i64) -> Result<String, SignerError> {
+        self.sign(&RecordsClaims {
+            audience: audience.to_owned(),
+            issued_at: now,
+            expires_at: now.saturating_add(RECORDS_SECONDS),
+        })
+    }
+
+    fn sign(&self, claims: &impl Serialize) -> Result<String, SignerError> {
         let mut header = Header::new(Algorithm::ES256);
         header.kid = Some(self.public.kid.clone());
         header.typ = None;
-        let token = jsonwebtoken::encode(&header, claims, &self.key);
-        Ok(format!("{EXEC_PREFIX}{}", token.map_err(|_| SignerError::Sign)?))
+        jsonwebtoken::encode(&header, claims, &self.key).map_err(|_| SignerError::Sign)
     }
 }
 
 /// Why nothing is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum SignerError {
+pub(crate) enum SignerError {
     #[error("no key could be made")]
     Key,
     #[error("no session ID could be made: the system gives no random bytes")]
@@ -59,16 +72,16 @@ pub(super) enum SignerError {
 
 /// Where a session is to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) pod: &'a str,
+pub(crate) struct Place<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) pod: &'a str,
     /// As the node knows the pod.
-    pub(super) uid: &'a str,
-    pub(super) container: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) container: &'a str,
 }
 
 /// The claims of a session that begins now, with `words` after its token.
-pub(super) fn claims(
+pub(crate) fn claims(
     session: SessionId,
     kind: StockKind,
     place: Place<'_>,
@@ -91,7 +104,7 @@ pub(super) fn claims(
 }
 
 /// The ID of a new session.
-pub(super) fn session_id() -> Result<SessionId, SignerError> {
+pub(crate) fn session_id() -> Result<SessionId, SignerError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| SignerError::Random)?;
     Ok(SessionId::from_random(bytes))

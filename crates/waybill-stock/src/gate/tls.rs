@@ -28,7 +28,7 @@ pub struct PairPaths {
 }
 
 /// What new connections use.
-pub(super) struct Tls {
+pub(crate) struct Tls {
     provider: Arc<CryptoProvider>,
     current: Mutex<Current>,
 }
@@ -50,12 +50,12 @@ impl Default for Tls {
 
 impl Tls {
     /// What a new connection is to use; `None` before there is a certificate.
-    pub(super) fn config(&self) -> Option<Arc<ServerConfig>> {
+    pub(crate) fn config(&self) -> Option<Arc<ServerConfig>> {
         self.lock().config.clone()
     }
 
     /// Shows this certificate from now on.
-    pub(super) fn show(
+    pub(crate) fn show(
         &self,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,

@@ -75,6 +75,11 @@ impl Trust {
         self.lock().trusted.asker(client, headers)
     }
 
+    /// Whether anybody may ask, so that there is nothing to show.
+    pub(super) fn is_open(&self) -> bool {
+        self.caller == Caller::Anyone
+    }
+
     /// Why nobody can be believed; `None` if somebody can.
     pub(super) fn fault(&self) -> Option<String> {
         self.lock().fault.clone()

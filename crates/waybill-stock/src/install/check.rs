@@ -13,7 +13,7 @@ use kube::{
 use serde_json::Value;
 use waybill_client::Resources;
 
-use super::{InstallError, InstallOptions, manifests, named};
+use super::{InstallError, InstallOptions, is_optional, manifests, named};
 use crate::agent::setup::{NodeRuntime, RuntimeKind};
 
 /// The oldest Kubernetes whose tokens say on which node they are used, and whose policies are stable.
@@ -82,9 +82,13 @@ fn kinds(objects: &[&Value], resources: &Resources) -> Vec<Finding> {
     let wanted: BTreeSet<_> = objects.iter().map(|it| (named(it).0, named(it).1)).collect();
     let missing =
         wanted.into_iter().filter(|(version, kind)| resources.of_kind(version, kind).is_none());
-    missing
-        .map(|(version, kind)| Finding::fault(format!("there is no kind {kind} in {version}")))
-        .collect()
+    let told = |(version, kind): (&str, &str)| match is_optional(kind) {
+        true => Finding::good(format!(
+            "no kind {kind} in {version}: pods of labelled namespaces need the gate to start"
+        )),
+        false => Finding::fault(format!("there is no kind {kind} in {version}")),
+    };
+    missing.map(told).collect()
 }
 
 /// Whether whoever asks may apply every kind.
