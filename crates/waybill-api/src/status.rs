@@ -123,9 +123,12 @@ impl Target<'_> {
     }
 }
 
-/// List metadata that `Status` carries and never fills.
+/// List metadata that `Status` carries; of it one refusal fills a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Metadata {}
+struct Metadata {
+    #[serde(rename = "continue", default, skip_serializing_if = "String::is_empty")]
+    continue_token: String,
+}
 
 impl Status {
     /// 422: the request was understood, and `errors` say why the object is refused (OP-1).
@@ -258,6 +261,20 @@ impl Status {
         Self::failure(410, "Expired", message.into(), None)
     }
 
+    /// 410: the list that the client began is gone; the rest of what there is now begins at `token`.
+    pub fn expired_list(message: impl Into<String>, token: String) -> Self {
+        let mut status = Self::expired(message);
+        status.0.metadata.continue_token = token;
+        status
+    }
+
+    /// The same refusal in other words.
+    #[must_use]
+    pub fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
+        self.0.message = reword(&self.0.message);
+        self
+    }
+
     /// 413: the request is larger than we take.
     pub fn entity_too_large(message: impl Into<String>) -> Self {
         Self::failure(413, "RequestEntityTooLarge", message.into(), None)
@@ -368,7 +385,7 @@ impl Status {
         Self(Box::new(Body {
             api_version: "v1".to_owned(),
             kind: "Status".to_owned(),
-            metadata: Metadata {},
+            metadata: Metadata::default(),
             status: "Failure".to_owned(),
             message,
             reason: reason.to_owned(),

@@ -3,6 +3,7 @@
 mod access;
 mod apply;
 mod asked;
+mod exchange;
 mod health;
 mod nonresource;
 mod reviews;
@@ -13,32 +14,29 @@ use std::{
     net::IpAddr,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
-use tokio::{sync::oneshot, time::timeout};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use waybill_api::{gates::FeatureGates, status::Status};
 use waybill_core::id::AuditId;
-use waybill_stream::splice::StreamEnd;
 
 pub(crate) use self::nonresource::open_api;
-use self::{access::Asking, asked::Asked};
+use self::{access::Asking, asked::Asked, exchange::Exchange};
 use crate::{
     admission::{Remarks, Tracking, WriteOptions},
-    audit::{
-        self, Budget, Lifetime, Recorder, RequestAudit, RequestFacts, ResponseStatus, choose_id,
-    },
+    audit::{self, Budget, Recorder, RequestAudit, RequestFacts, choose_id},
     authn::{Authenticator, Peer},
-    authz::Authorizer,
+    authz::{Authorizer, Decision},
     clock::Clock,
-    http::{Answer, AnswerBody, Body, Connection, InFlight, Service, compress, keeping},
+    http::{Answer, Body, Connection, InFlight, Service},
     metrics::Metrics,
-    proxy::{NodeProxy, ProxyAnswer, address::NodeAddressType, session::SessionSigner},
+    proxy::{NodeProxy, ProxyAnswer, ProxyBody, address::NodeAddressType, session::SessionSigner},
     query::{DryRun, Query},
     read::{self, Reader, View, WatchOptions, watch_lines},
     registry::Resource,
@@ -104,11 +102,29 @@ impl<'a> Context<'a> {
     }
 }
 
+/// Whose request it is, and what was decided about it.
+struct Judged<'a> {
+    user: &'a User,
+    decision: Decision,
+}
+
+/// Why nothing came of a request.
+enum Failure {
+    Refused(Status),
+    Panicked,
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Refused(status)
+    }
+}
+
 /// What a handler makes of a request.
 enum Handled {
     Answer(Answer),
     /// A stream of the node, passed on.
-    Upgraded(Response<Body>),
+    PassedOn(Response<ProxyBody>),
     /// A connection that became a session of its own.
     Session(ProxyAnswer),
 }
@@ -148,20 +164,21 @@ impl Service for Api {
     }
 }
 
-/// A response of a node with our name of the request, whatever the node calls it.
-fn named(mut response: Response<Body>, audit_id: &str) -> Response<Body> {
-    if let Ok(id) = HeaderValue::from_str(audit_id) {
-        response.headers_mut().insert("audit-id", id);
-    }
-    response
-}
-
 /// What `future` comes to, unless that takes longer than `limit`.
 async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
     match limit {
         Some(limit) => timeout(limit, future).await.ok(),
         None => Some(future.await),
     }
+}
+
+/// Why a request is refused whatever it is about, though we know who asks.
+fn refusal(
+    connection: &Connection,
+    deadline: &Result<Option<Duration>, Status>,
+) -> Option<Status> {
+    let without_room = connection.body.as_ref().err();
+    without_room.or(deadline.as_ref().err()).cloned()
 }
 
 /// Upstream's words for a request whose time is over.
@@ -174,83 +191,65 @@ impl Api {
     async fn handle(
         self: Arc<Self>,
         connection: Connection,
-        mut asked: Asked,
+        asked: Asked,
         id: AuditId,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        let started = std::time::Instant::now();
-        let audit_id = id.to_string();
-        let (asking, refused) = self.identify(&connection, &asked);
-        let mut audit = match self.begin_record(&connection, &asked, &asking, id).await {
-            Ok(audit) => audit,
-            Err(status) => {
-                let elapsed = started.elapsed();
-                self.metrics.observe(&asked.route, &asked.action.verb, status.code(), elapsed);
-                return Answer::status(&status).into_response(&audit_id);
-            }
-        };
+        let started = Instant::now();
+        let identified = self.identify(&connection, &asked);
         let deadline = asked.deadline(self.request_timeout);
-        let refused = refused.or_else(|| deadline.as_ref().err().cloned());
-        // A change goes to its end; who waits for it has a deadline of their own.
-        let limit = deadline.ok().flatten().filter(|_| asked.is_read());
-        // Counted until the answer is sent.
-        let counted = match refused {
-            Some(status) => Err(status),
-            None => self.count(asking.user(), &asked.action, asked.lifetime).await,
+        let refused = identified.refused.or_else(|| refusal(&connection, &deadline));
+        let asking = identified.asking;
+        let decision = match &refused {
+            None => Some(self.decide(asking.user(), &asked.action, &asked.query)),
+            Some(_) => None,
+        };
+        let begun = self.begin_record(&connection, &asked, &asking, decision.as_ref(), id.clone());
+        let mut exchange = match begun.await {
+            Ok(audit) => Exchange { id, connection, audit, counted: None, started },
+            Err(status) => return self.answer_unrecorded(&asked, &id, started, &status),
         };
         let remarks = Remarks::default();
-        let result = match &counted {
-            Ok(_) => {
-                let carried_out =
-                    self.carry_out(&mut asked, asking.user(), &mut audit, &remarks, request);
-                match within(limit, AssertUnwindSafe(carried_out).catch_unwind()).await {
-                    Some(Ok(result)) => result,
-                    None => Err(too_late()),
-                    Some(Err(_)) => {
-                        // The hook of the process has logged where; the client learns that.
-                        audit.panicked();
-                        let status = Status::internal("the request could not be handled");
-                        return Answer::status(&status).into_response(&audit_id);
-                    }
-                }
+        let result = match (refused, decision) {
+            (None, Some(decision)) => {
+                // A change goes to its end; who waits for it has a deadline of their own.
+                let limit = deadline.ok().flatten().filter(|_| asked.is_read());
+                let judged = Judged { user: asking.user(), decision };
+                self.carry_out(&asked, judged, &mut exchange, &remarks, (request, limit)).await
             }
-            Err(status) => Err(status.clone()),
+            (refused, _) => Err(Failure::Refused(refused.unwrap_or_else(Status::unauthorized))),
         };
-        remarks.notes.tell(&mut audit);
-        let observe = |code: u16| {
-            self.metrics.observe(&asked.route, &asked.action.verb, code, started.elapsed());
+        remarks.notes.tell(&mut exchange.audit);
+        if remarks.has_changed() {
+            exchange.audit.changed();
+        }
+        self.conclude(exchange, &asked, result, remarks.warnings.take()).await
+    }
+
+    /// Does what is asked, if the user may and not too much is under way.
+    async fn carry_out(
+        self: &Arc<Self>,
+        asked: &Asked,
+        Judged { user, decision }: Judged<'_>,
+        exchange: &mut Exchange,
+        remarks: &Remarks,
+        (request, limit): (Request<Incoming>, Option<Duration>),
+    ) -> Result<Handled, Failure> {
+        // Counted until the answer is sent.
+        exchange.counted = self.count(user, &asked.action, asked.lifetime).await?;
+        let audit = &mut exchange.audit;
+        let carried_out = async {
+            Self::allow(user, &asked.action, &decision)?;
+            audit.allowed().await.map_err(|error| Status::unavailable(error.to_string()))?;
+            let Asked { method, headers, query, .. } = asked;
+            let context = Context { user, method, headers, query, audit, remarks };
+            self.dispatch(&asked.route, &asked.path, context, request).await
         };
-        let (answer, outcome) = match result {
-            Ok(Handled::Upgraded(response)) => {
-                let code = response.status().as_u16();
-                observe(code);
-                audit.response_started(code).await;
-                let response =
-                    response.map(|body| keeping(body, (audit, counted, connection.open)));
-                return named(response, &audit_id);
-            }
-            Ok(Handled::Session(answer)) => {
-                let code = answer.response.status().as_u16();
-                observe(code);
-                audit.response_started(code).await;
-                self.follow_session(answer.ended, (audit, counted, connection.open));
-                return named(answer.response, &audit_id);
-            }
-            Ok(Handled::Answer(answer)) => {
-                let outcome = ResponseStatus::code(answer.code.as_u16());
-                (answer, outcome)
-            }
-            Err(status) => {
-                audit.response_object(|| serde_json::to_value(&status).unwrap_or_default());
-                (Answer::status(&status), ResponseStatus::from(&status))
-            }
-        };
-        let answer = answer.with_warnings(remarks.warnings.take());
-        observe(answer.code.as_u16());
-        let response = finish(answer, outcome, audit, &asked, &audit_id).await;
-        match counted {
-            Ok(Some(counted)) => response.map(|body| keeping(body, counted)),
-            _ => response,
+        match within(limit, AssertUnwindSafe(carried_out).catch_unwind()).await {
+            Some(Ok(result)) => Ok(result?),
+            None => Err(Failure::Refused(too_late())),
+            // The hook of the process has logged where; the client learns that.
+            Some(Err(_)) => Err(Failure::Panicked),
         }
     }
 
@@ -269,14 +268,16 @@ impl Api {
         connection: &Connection,
         asked: &Asked,
         asking: &Asking,
+        decision: Option<&Decision>,
         id: AuditId,
     ) -> Result<RequestAudit, Status> {
         let source: [IpAddr; 1] = [connection.address.ip()];
         let facts = RequestFacts {
             id,
             user: &asking.caller,
-            impersonated: asking.acting_as.as_ref(),
+            impersonated: asking.acting_as.as_deref(),
             action: &asked.action,
+            decision,
             uri: &asked.uri,
             source_ips: &source,
             user_agent: text_header(&asked.headers, header::USER_AGENT),
@@ -284,35 +285,6 @@ impl Api {
         };
         let begun = self.recorder.begin(facts).await;
         begun.map_err(|error| Status::unavailable(error.to_string()))
-    }
-
-    /// Does what is asked, if the user may.
-    async fn carry_out(
-        self: &Arc<Self>,
-        asked: &mut Asked,
-        user: &User,
-        audit: &mut RequestAudit,
-        remarks: &Remarks,
-        request: Request<Incoming>,
-    ) -> Result<Handled, Status> {
-        asked.narrow_to_name();
-        self.permit(user, &asked.action, &asked.query, audit).await?;
-        let Asked { method, headers, query, .. } = &*asked;
-        let context = Context { user, method, headers, query, audit, remarks };
-        self.dispatch(&asked.route, &asked.path, context, request).await
-    }
-
-    /// The record of a session ends with the session, and it counts until then: both are `kept`.
-    fn follow_session(
-        &self,
-        ended: Option<oneshot::Receiver<StreamEnd>>,
-        kept: impl Send + 'static,
-    ) {
-        let Some(ended) = ended else { return };
-        self.sessions.spawn(async move {
-            let _ = ended.await;
-            drop(kept);
-        });
     }
 
     async fn dispatch(
@@ -383,36 +355,6 @@ impl Api {
             _ => Box::pin(self.write(route, verb, context, request)).await,
         }
     }
-}
-
-async fn finish(
-    answer: Answer,
-    outcome: ResponseStatus,
-    mut audit: RequestAudit,
-    asked: &Asked,
-    audit_id: &str,
-) -> Response<Body> {
-    let code = answer.code.as_u16();
-    if matches!(answer.body, AnswerBody::Stream(_)) && asked.lifetime == Lifetime::LongRunning {
-        audit.response_started(code).await;
-        // The end of the stream is the end of the record.
-        return answer.into_response(audit_id).map(|body| keeping(body, audit));
-    }
-    let answer = match audit.complete(outcome).await {
-        Ok(()) => answer,
-        Err(_) if code >= 400 => answer,
-        Err(error) => Answer::status(&Status::unavailable(format!(
-            "the request was carried out, but could not be recorded yet: {error}"
-        ))),
-    };
-    let (answer, compressed) = compress(answer, &asked.headers);
-    let mut response = answer.into_response(audit_id);
-    if compressed {
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    }
-    response
 }
 
 fn view(context: &Context<'_>, resource: &'static Resource) -> Result<View, Status> {

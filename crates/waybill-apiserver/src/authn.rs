@@ -18,6 +18,8 @@ pub(crate) mod service_account;
 pub(crate) mod token_file;
 pub(crate) mod token_request;
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use jiff::Timestamp;
 use rustls_pki_types::CertificateDer;
@@ -82,8 +84,8 @@ impl Authenticator {
         match certificate {
             Some(fault) => Err(fault.into()),
             None if self.anonymous.allows(path) => Ok(Authenticated {
-                user: anonymous::user(),
-                audiences: Vec::new(),
+                user: Arc::new(anonymous::user()),
+                audiences: Arc::default(),
                 via: Via::Anonymous,
             }),
             None => Err(AuthnError::NoCredentials),
@@ -98,13 +100,16 @@ impl Authenticator {
     ) -> Result<Option<Authenticated>, CertificateFault> {
         let (identity, user, via) = match peer {
             Peer::Client(identity) => (identity, identity.client()?, Via::ClientCertificate),
-            Peer::FrontProxy(identity) => (identity, front_proxy::user(headers), Via::FrontProxy),
+            Peer::FrontProxy(identity) => {
+                let user = front_proxy::user(headers).map(|user| Arc::new(among_all(user)));
+                (identity, user, Via::FrontProxy)
+            }
             Peer::Refused(fault) => return Err(fault.clone()),
             Peer::Unknown => return Ok(None),
         };
         identity.holds_at(now)?;
-        let audiences = self.tokens.audiences().to_vec();
-        Ok(user.map(|user| Authenticated::new(user, audiences, via)))
+        let audiences = Arc::clone(self.tokens.audiences());
+        Ok(user.map(|user| Authenticated { user, audiences, via }))
     }
 }
 
@@ -129,17 +134,10 @@ impl Peer {
 /// A user, and how we know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Authenticated {
-    pub(crate) user: User,
+    pub(crate) user: Arc<User>,
     /// Which of the audiences asked for the credential is meant for; empty for anonymous requests.
-    pub(crate) audiences: Vec<String>,
+    pub(crate) audiences: Arc<[String]>,
     pub(crate) via: Via,
-}
-
-impl Authenticated {
-    /// A user who said who they are.
-    fn new(user: User, audiences: Vec<String>, via: Via) -> Self {
-        Self { user: among_all(user), audiences, via }
-    }
 }
 
 /// The user, in the group of all who said who they are.

@@ -21,7 +21,7 @@ use self::history::{History, Place};
 pub(crate) use self::{
     history::HeldBytes,
     object::{CachedObject, ObjectKey},
-    watcher::{ChangeKind, ObjectChange, Told, Watcher, event_line, line_head, object_line},
+    watcher::{ChangeKind, ObjectChange, Told, Watcher, line_head, object_line},
 };
 
 /// All objects of one resource.

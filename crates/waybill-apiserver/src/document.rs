@@ -84,6 +84,15 @@ pub(crate) fn with_version(mut document: Value, version: ResourceVersion) -> Val
     document
 }
 
+/// The object as an item of a list, which says once for all what they are.
+pub(crate) fn without_type(mut document: Value) -> Value {
+    if let Some(fields) = document.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+    }
+    document
+}
+
 /// The document as it is stored.
 pub(crate) fn to_bytes(document: &Value) -> Bytes {
     kept(document.to_string().as_bytes())

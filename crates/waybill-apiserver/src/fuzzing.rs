@@ -111,7 +111,7 @@ pub fn tokens(text: &str) {
 fn verify(tokens: &ServiceAccountTokens, token: &str) -> Option<String> {
     let audiences = ["api".to_owned()];
     let verified = tokens.verify(token, &audiences, &OneAccount, Timestamp::UNIX_EPOCH);
-    verified.ok().map(|(user, _)| user.name)
+    verified.ok().map(|(user, _)| user.name.clone())
 }
 
 /// A cluster with the service account `ns/name` and nothing else.

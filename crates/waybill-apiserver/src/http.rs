@@ -8,8 +8,9 @@ mod room;
 mod turns;
 
 pub(crate) use self::{
-    answer::{Answer, AnswerBody, PIECE, WORTH_COMPRESSING, compress},
-    body::{Body, BodyError, keeping, read_body},
+    answer::{AUDIT_ID, Answer, AnswerBody, PIECE, WORTH_COMPRESSING, compress},
+    body::{Body, BodyError, read_body},
     connection::{Connection, Listener, Patience, Service},
     in_flight::{InFlight, InFlightRequest, RequestKind},
+    room::AnswerPlace,
 };

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::{
     authn::service_account::{Existing, ExistingPod, Objects as BoundObjects},
     cache::ObjectKey,
-    document::{metadata, text},
     kinds::{node::NODES, pod::PODS, secret::SECRETS, service_account::SERVICE_ACCOUNTS},
     objects::Objects,
     registry::Resource,
@@ -17,38 +15,58 @@ use crate::{
 /// The caches, as the authenticator sees them.
 pub(crate) struct TokenObjects(pub(crate) Arc<Objects>);
 
+/// What is read of an object; a pod has much more, and it is asked for with each request of the pod.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Bound {
+    metadata: BoundMetadata,
+    spec: BoundSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct BoundMetadata {
+    uid: String,
+    deletion_timestamp: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct BoundSpec {
+    service_account_name: String,
+    node_name: String,
+}
+
 impl TokenObjects {
-    fn find(&self, resource: &'static Resource, namespace: &str, name: &str) -> Option<Value> {
+    fn find(&self, resource: &'static Resource, namespace: &str, name: &str) -> Option<Bound> {
         let cache = self.0.cache(resource)?;
-        Some(cache.get(&ObjectKey::new(namespace, name))?.document())
+        cache.get(&ObjectKey::new(namespace, name))?.read()
     }
 }
 
 impl BoundObjects for TokenObjects {
     fn service_account(&self, namespace: &str, name: &str) -> Option<Existing> {
-        self.find(&SERVICE_ACCOUNTS, namespace, name).as_ref().map(existing)
+        self.find(&SERVICE_ACCOUNTS, namespace, name).map(existing)
     }
 
     fn pod(&self, namespace: &str, name: &str) -> Option<ExistingPod> {
-        let pod = self.find(&PODS, namespace, name)?;
-        let spec = |pointer: &str| text(&pod, pointer).to_owned();
+        let Bound { metadata, spec } = self.find(&PODS, namespace, name)?;
         Some(ExistingPod {
-            existing: existing(&pod),
-            service_account: spec("/spec/serviceAccountName"),
-            node: spec("/spec/nodeName"),
+            existing: existing(Bound { metadata, ..Bound::default() }),
+            service_account: spec.service_account_name,
+            node: spec.node_name,
         })
     }
 
     fn secret(&self, namespace: &str, name: &str) -> Option<Existing> {
-        self.find(&SECRETS, namespace, name).as_ref().map(existing)
+        self.find(&SECRETS, namespace, name).map(existing)
     }
 
     fn node(&self, name: &str) -> Option<Existing> {
-        self.find(&NODES, "", name).as_ref().map(existing)
+        self.find(&NODES, "", name).map(existing)
     }
 }
 
-fn existing(document: &Value) -> Existing {
-    let deleted: Option<Timestamp> = metadata(document, "deletionTimestamp").parse().ok();
-    Existing { uid: metadata(document, "uid").to_owned(), deleted }
+fn existing(Bound { metadata, .. }: Bound) -> Existing {
+    Existing { uid: metadata.uid, deleted: metadata.deletion_timestamp.parse().ok() }
 }

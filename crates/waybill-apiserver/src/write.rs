@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use waybill_api::status::{Status, Subject};
 use waybill_apply::ManagedFields;
-use waybill_core::chain::Chain;
+use waybill_core::{chain::Chain, id::ResourceVersion};
 
 pub(crate) use self::{
     delete::{DeleteOptions, Deletion},
@@ -37,7 +37,7 @@ use crate::{
     registry::Resource,
     request::User,
     route::ResourceRoute,
-    store::{StoreError, WriteError},
+    store::{Expected, StoreError, WriteError},
 };
 
 /// How often a write is tried again on a newer object before the client is told.
@@ -118,6 +118,21 @@ impl Writer {
         check(&attributes.object)?;
         self.admission.validate(&attributes).await?;
         Ok(attributes.object)
+    }
+
+    /// Writes `document`, or deletes if there is none. The record of the request learns that something was changed.
+    async fn commit(
+        &self,
+        change: Change<'_>,
+        key: &ObjectKey,
+        expected: Expected,
+        document: Option<&Value>,
+    ) -> Result<ResourceVersion, CommitError> {
+        let done = self.objects.commit(change.resource(), key, expected, document).await;
+        if matches!(done, Ok(_) | Err(CommitError::Slow)) {
+            change.remarks.note_change();
+        }
+        done
     }
 
     /// Notes in `new` which fields this change makes its manager's. As upstream does, before admission: what

@@ -3,8 +3,9 @@
 mod kubeconfig;
 mod proxy;
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{env::consts, fs, path::PathBuf, sync::Arc};
 
+use http::{HeaderName, HeaderValue, header::USER_AGENT};
 use kube::{
     Client, Config,
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
@@ -27,6 +28,8 @@ pub struct Options {
     pub namespace: Option<String>,
     /// Another user to act as, which the server must allow.
     pub acting_as: Option<ActingAs>,
+    /// How the program calls itself towards the server, which manages fields and records under that name.
+    pub program: Program,
     /// Who has standard input, which a credential plugin might want.
     pub stdin: Stdin,
 }
@@ -61,10 +64,31 @@ pub async fn connect(options: &Options) -> Result<Session, ConnectError> {
     Ok(Session { client, namespace, server })
 }
 
+/// What servers know a program by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program(pub &'static str);
+
+impl Default for Program {
+    fn default() -> Self {
+        Self("waybill")
+    }
+}
+
+impl Program {
+    /// As in `User-Agent`.
+    fn header(self) -> (HeaderName, HeaderValue) {
+        let (version, os, arch) = (env!("CARGO_PKG_VERSION"), consts::OS, consts::ARCH);
+        let text = format!("{}/{version} ({os}/{arch})", self.0);
+        let value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("waybill"));
+        (USER_AGENT, value)
+    }
+}
+
 /// Prepares a client for a program that runs as a pod of the cluster, with the token of its service
 /// account, which is read again as it is renewed.
 pub fn connect_in_cluster() -> Result<Session, ConnectError> {
-    let config = Config::incluster().map_err(|source| ConnectError::NoPod(Box::new(source)))?;
+    let mut config = Config::incluster().map_err(|source| ConnectError::NoPod(Box::new(source)))?;
+    config.headers.push(Program::default().header());
     let namespace = config.default_namespace.clone();
     let server = config.cluster_url.to_string();
     let client =
@@ -100,6 +124,7 @@ pub(crate) async fn prepare(options: &Options) -> Result<Prepared, ConnectError>
     };
     let config = Config::from_custom_kubeconfig(kubeconfig, &chosen).await;
     let mut config = config.map_err(|source| ConnectError::kubeconfig(options, source))?;
+    config.headers.push(options.program.header());
     if proxy.is_none() {
         config.proxy_url = proxy::of_environment(&config.cluster_url);
     }

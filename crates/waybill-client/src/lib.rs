@@ -12,7 +12,7 @@ mod resource;
 mod table;
 
 pub use self::connect::{
-    ActingAs, ConnectError, Options, Session, connect, connect_in_cluster, plugin,
+    ActingAs, ConnectError, Options, Program, Session, connect, connect_in_cluster, plugin,
 };
 pub use self::manifest::{ManifestError, read_manifests};
 pub use self::metrics::register_plugin_metrics;

@@ -1,11 +1,11 @@
 //! Requests for objects that are kept as they come: documents, tables, logs.
 
-use futures_util::{AsyncBufRead, Stream, StreamExt};
+use futures_util::{AsyncBufRead, Stream, StreamExt, future::ready};
 use http::{Method, Request, header};
 use kube::{Client, core::WatchEvent};
 use serde_json::{Value, json};
 
-use crate::{Place, Resource, Table};
+use crate::{Place, Resource, Table, table::Columns};
 
 /// Asks one API server, as one user.
 #[derive(Clone)]
@@ -64,12 +64,17 @@ impl Requests {
     ) -> Result<impl Stream<Item = Result<Table, RequestError>> + use<>, RequestError> {
         let request = request(Method::GET, path, AS_TABLE, None)?;
         let events = self.client.request_events(request).await.map_err(RequestError::of)?;
-        Ok(events.filter_map(async |event| match event {
-            Ok(WatchEvent::Added(table) | WatchEvent::Modified(table)) => Some(Ok(table)),
-            Ok(WatchEvent::Deleted(table)) => Some(Ok(table)),
-            Ok(WatchEvent::Bookmark(_)) => None,
-            Ok(WatchEvent::Error(status)) => Some(Err(RequestError::of(kube::Error::Api(status)))),
-            Err(error) => Some(Err(RequestError::of(error))),
+        let mut columns = Columns::default();
+        Ok(events.filter_map(move |event| {
+            let table: Option<Result<Table, _>> = match event {
+                Ok(WatchEvent::Added(table) | WatchEvent::Modified(table)) => Some(Ok(table)),
+                Ok(WatchEvent::Deleted(table)) => Some(Ok(table)),
+                Ok(WatchEvent::Bookmark(_)) => None,
+                Ok(WatchEvent::Error(status)) => Some(Err(kube::Error::Api(status))),
+                Err(error) => Some(Err(error)),
+            };
+            let table = table.map(|table| table.map(|table| table.continuing(&mut columns)));
+            ready(table.map(|table| table.map_err(RequestError::of)))
         }))
     }
 

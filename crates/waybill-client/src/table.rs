@@ -1,16 +1,22 @@
 //! Tables of the API server: what `kubectl get` prints.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// Columns, and a row for each object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Table {
+    #[serde(deserialize_with = "or_none")]
     column_definitions: Vec<Column>,
+    #[serde(deserialize_with = "or_none")]
     rows: Vec<Row>,
     metadata: Value,
 }
+
+/// The columns of a watch.
+#[derive(Debug, Default)]
+pub(crate) struct Columns(Vec<Column>);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -47,6 +53,17 @@ impl Table {
         self.metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// With the columns that an earlier table of the same watch had, if this one names none: only the first does.
+    #[must_use]
+    pub(crate) fn continuing(mut self, columns: &mut Columns) -> Self {
+        if self.column_definitions.is_empty() {
+            self.column_definitions.clone_from(&columns.0);
+        } else {
+            columns.0.clone_from(&self.column_definitions);
+        }
+        self
+    }
+
     /// Names of the columns, and the cells of each row.
     pub fn lines(&self, shape: Shape) -> Vec<Vec<String>> {
         let shown: Vec<bool> =
@@ -63,6 +80,13 @@ impl Table {
         }
         lines
     }
+}
+
+/// A list, or `null` as servers written in Go say for an empty one.
+fn or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    Option::<Vec<T>>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 fn cell_text(cell: &Value) -> String {
@@ -95,5 +119,20 @@ mod tests {
             [["NAMESPACE", "NAME", "AGE", "IP"], ["n", "a", "3", "<none>"]]
         );
         assert_eq!(table.resource_version(), "7");
+    }
+
+    #[test]
+    fn later_tables_of_a_watch_have_the_columns_of_the_first() {
+        let mut columns = Columns::default();
+        let mut read = |definitions: Value| {
+            let table =
+                json!({"columnDefinitions": definitions, "rows": [{"cells": ["a"], "object": null}]});
+            let table: Table = serde_json::from_value(table).unwrap();
+            table.continuing(&mut columns).lines(Shape::default())
+        };
+        let expected = [["NAME"], ["a"]];
+        assert_eq!(read(json!([{"name": "Name"}])), expected);
+        assert_eq!(read(Value::Null), expected);
+        assert_eq!(read(json!([])), expected);
     }
 }

@@ -38,8 +38,12 @@ pub struct Request {
     pub audit_id: String,
     /// What was asked for.
     pub asked: Asked,
+    /// By which verb; sessions over WebSocket are opened by `get`, those over SPDY by `create`.
+    pub verb: String,
     /// Who asked.
     pub caller: Caller,
+    /// With which program, as it calls itself.
+    pub user_agent: String,
     /// The pod's namespace.
     pub namespace: String,
     /// The pod.
@@ -76,7 +80,7 @@ pub struct Refusal {
 }
 
 /// What a request asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Asked {
     /// A process in a container.
     Exec,
@@ -265,7 +269,9 @@ fn request(event: &Event, target: &ObjectReference, asked: Asked) -> Request {
     Request {
         audit_id: event.audit_id.clone(),
         asked,
+        verb: event.verb.clone(),
         caller,
+        user_agent: event.user_agent.clone(),
         namespace: target.namespace.clone(),
         pod: target.name.clone(),
         pod_uid: target.uid.clone(),
@@ -355,6 +361,54 @@ mod tests {
         assert_eq!((told(&somebody("anna")).len(), told(&somebody("bert")).len()), (3, 0));
         let pod = |pod: &str| crate::Filter { pod: Some(pod.to_owned()), ..all.clone() };
         assert_eq!((told(&pod("shop/web")).len(), told(&pod("other/web")).len()), (3, 0));
+    }
+
+    /// kubectl asks over WebSocket and then over SPDY.
+    #[test]
+    fn an_attempt_that_a_client_repeats_by_itself_is_told_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let asked = |id: &str, verb: &str, second: u32, code: u16| {
+            let mut event = event(id, "ResponseComplete");
+            event["verb"] = json!(verb);
+            event["userAgent"] = json!("kubectl/v1.37.0");
+            event["requestReceivedTimestamp"] =
+                json!(format!("2026-01-02T03:{:02}:{:02}.000000Z", second / 60, second % 60));
+            event["responseStatus"] = json!({"metadata": {}, "code": code});
+            event
+        };
+        let mut other = asked("h", "create", 301, 403);
+        other["user"]["username"] = json!("bert");
+        write(
+            &path,
+            &[
+                asked("a", "get", 1, 403),
+                asked("b", "create", 1, 403),
+                // The same again, and once more over SPDY alone.
+                asked("c", "get", 2, 403),
+                asked("d", "create", 3, 403),
+                asked("e", "create", 4, 403),
+                // Too late to be the same attempt.
+                asked("f", "get", 100, 403),
+                asked("g", "create", 200, 403),
+                // Somebody else's.
+                asked("i", "get", 300, 403),
+                other,
+                // A server without WebSockets: the second came through.
+                asked("j", "get", 400, 400),
+                asked("k", "create", 400, 101),
+            ],
+        );
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        let all = crate::Filter { pod: None, user: None, since: None, probes: false };
+        let told: Vec<_> = crate::denied(log.requests(), &all)
+            .into_iter()
+            .map(|it| (it.audit_id, it.asked_again_as.unwrap_or_default()))
+            .collect();
+        let pair = |first: &str, second: &str| (first.to_owned(), second.to_owned());
+        let expected = [("a", "b"), ("c", "d"), ("e", ""), ("f", ""), ("g", ""), ("i", ""), ("h", "")];
+        assert_eq!(told, expected.map(|(first, second)| pair(first, second)));
     }
 
     #[test]

@@ -113,6 +113,8 @@ mod tests {
         let request = Request {
             audit_id: id.to_owned(),
             asked: Asked::Debug { containers: vec!["dbg".to_owned()] },
+            verb: "patch".to_owned(),
+            user_agent: String::new(),
             caller: Caller {
                 user: user.to_owned(),
                 uid: String::new(),

@@ -1,8 +1,11 @@
 //! Who tried and was refused: requests for sessions and debug containers that came to nothing.
+//!
+//! kubectl asks for a session over WebSocket first and, when that is refused, at once again over SPDY. A server records two
+//! requests then, as any API server does; for people it was one attempt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::{
@@ -21,6 +24,9 @@ pub struct Denied {
     pub kind: TraceKind,
     /// The audit ID.
     pub audit_id: String,
+    /// The audit ID of the same request over SPDY, which the client made when this one was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_again_as: Option<String>,
     /// Who asked; the name is empty if nobody could be authenticated.
     pub caller: Caller,
     /// The pod's namespace.
@@ -41,11 +47,48 @@ pub struct Denied {
     pub message: String,
 }
 
+/// How soon a client asks over SPDY when a WebSocket was refused; kubectl does so at once.
+const SOON: SignedDuration = SignedDuration::from_secs(10);
+
 /// The attempts among `requests` that were refused, oldest first.
 pub fn denied(requests: &BTreeMap<String, Request>, filter: &Filter) -> Vec<Denied> {
-    let refused = requests.values().filter_map(Denied::of);
-    let mut found: Vec<_> = refused.filter(|attempt| attempt.is_wanted(filter)).collect();
-    found.sort_by(|one, other| (one.at, &one.audit_id).cmp(&(other.at, &other.audit_id)));
+    let mut all: Vec<_> = requests.values().collect();
+    all.sort_by_key(|request| (request.received, &request.audit_id));
+    let again = asked_again(&all);
+    let seconds: HashMap<_, _> = again.iter().map(|(first, second)| (*second, *first)).collect();
+    let came_to_nothing = |request: &&Request| {
+        let second = again.get(request.audit_id.as_str()).and_then(|id| requests.get(*id));
+        !seconds.contains_key(request.audit_id.as_str()) && second.is_none_or(|it| !it.began)
+    };
+    let refused = all.into_iter().filter(came_to_nothing).filter_map(Denied::of);
+    let told = refused.map(|attempt| {
+        let asked_again_as = again.get(attempt.audit_id.as_str()).map(|id| (*id).to_owned());
+        Denied { asked_again_as, ..attempt }
+    });
+    told.filter(|attempt| attempt.is_wanted(filter)).collect()
+}
+
+/// Refused requests over WebSocket by the one over SPDY that followed each. `requests` are in the order in which they came.
+fn asked_again<'a>(requests: &[&'a Request]) -> HashMap<&'a str, &'a str> {
+    let mut refused: HashMap<_, VecDeque<&Request>> = HashMap::new();
+    let mut found = HashMap::new();
+    for request in requests {
+        let Request { asked, caller, user_agent, .. } = request;
+        let place = (&request.namespace, &request.pod, &request.container);
+        let who = (&caller.user, &caller.uid, &caller.impersonator, &caller.source, user_agent);
+        let same = (asked, place, &request.command, &request.variables, who);
+        match request.verb.as_str() {
+            "get" if request.refusal.is_some() => refused.entry(same).or_default().push_back(request),
+            "create" => {
+                let Some(waiting) = refused.get_mut(&same) else { continue };
+                let soon = |first: &&Request| request.received.duration_since(first.received) <= SOON;
+                if let Some(first) = std::iter::from_fn(|| waiting.pop_front()).find(soon) {
+                    found.insert(first.audit_id.as_str(), request.audit_id.as_str());
+                }
+            }
+            _ => {}
+        }
+    }
     found
 }
 
@@ -61,6 +104,7 @@ impl Denied {
                 Asked::Debug { .. } => TraceKind::Debug,
             },
             audit_id: request.audit_id.clone(),
+            asked_again_as: None,
             caller: request.caller.clone(),
             namespace: request.namespace.clone(),
             pod: request.pod.clone(),

@@ -350,6 +350,8 @@ mod tests {
         let request = Request {
             audit_id: id.to_owned(),
             asked: Asked::Exec,
+            verb: "create".to_owned(),
+            user_agent: String::new(),
             caller: Caller {
                 user: user.to_owned(),
                 uid: format!("uid-of-{user}"),

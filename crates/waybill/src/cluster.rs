@@ -75,6 +75,7 @@ impl ClusterArgs {
                 .clone()
                 .map(|user| ActingAs { user, groups: self.groups.clone() }),
             stdin: self.stdin.clone(),
+            ..Options::default()
         }
     }
 

@@ -177,7 +177,7 @@ async fn documents(
 ) -> Result<Outcome> {
     let mut found = Vec::new();
     for (_, path) in paths {
-        found.push(requests.get(path).await?);
+        found.push(with_kinds(requests.get(path).await?));
     }
     let document = match <[Value; 1]>::try_from(found) {
         Ok([one]) => one,
@@ -195,7 +195,20 @@ async fn documents(
     Ok(Outcome::Success)
 }
 
-/// The objects of a list, whose kind they do not repeat, or the one object that it is.
+/// A list whose items say what they are, so that each can be used alone; servers say it once for all.
+fn with_kinds(mut document: Value) -> Value {
+    let text = |field| document.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, version) = (text("kind"), text("apiVersion"));
+    let Some(kind) = kind.strip_suffix("List") else { return document };
+    let items = document.get_mut("items").and_then(Value::as_array_mut);
+    for item in items.into_iter().flatten().filter_map(Value::as_object_mut) {
+        item.entry("kind").or_insert_with(|| kind.into());
+        item.entry("apiVersion").or_insert_with(|| version.as_str().into());
+    }
+    document
+}
+
+/// The objects of a list, or the one object that it is.
 fn objects(mut document: Value) -> Vec<Value> {
     match document.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
@@ -206,6 +219,18 @@ fn objects(mut document: Value) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn items_of_a_list_can_be_used_alone() {
+        let list = json!({"kind": "PodList", "apiVersion": "v1", "items": [
+            {"metadata": {"name": "a"}}, {"kind": "Other", "apiVersion": "x/v1"},
+        ]});
+        let items = objects(with_kinds(list));
+        let kinds: Vec<_> = items.iter().map(|it| (&it["kind"], &it["apiVersion"])).collect();
+        assert_eq!(kinds, [(&json!("Pod"), &json!("v1")), (&json!("Other"), &json!("x/v1"))]);
+        let pod = json!({"kind": "Pod", "spec": {}});
+        assert_eq!(objects(with_kinds(pod.clone())), [pod]);
+    }
 
     #[test]
     fn queries_are_escaped() {

@@ -17,7 +17,7 @@ use waybill_api::{
     gates::{FeatureGates, KubeVersion},
     node::node_may_set_label,
 };
-use waybill_client::Options;
+use waybill_client::{Options, Program};
 use waybill_core::{duration::parse_duration, quantity::Quantity};
 use waybill_node::{
     Config, Directories, EvictionLimits, EvictionThresholds, ExecEnvPolicy, ExecSessionPolicy,
@@ -313,7 +313,11 @@ fn config(args: Args) -> Result<Config> {
         address,
         serving: PairPaths { certificate: args.tls_cert_file, key: args.tls_key_file },
         client_ca: args.client_ca_file,
-        cluster: args.kubeconfig.map(|kubeconfig| Options { kubeconfig, ..Options::default() }),
+        cluster: args.kubeconfig.map(|kubeconfig| Options {
+            kubeconfig,
+            program: Program("waybill-node"),
+            ..Options::default()
+        }),
         static_pods: args.static_pods,
         gates,
         exec_env: if args.require_exec_env_support {

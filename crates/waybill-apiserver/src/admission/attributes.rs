@@ -1,6 +1,9 @@
 //! What admission is told about a write.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use serde_json::{Map, Value, json};
 use waybill_api::status::{Status, Target};
@@ -182,6 +185,18 @@ pub(crate) struct Remarks {
     pub(crate) notes: AuditNotes,
     /// For the user.
     pub(crate) warnings: Warnings,
+    changed: AtomicBool,
+}
+
+impl Remarks {
+    /// Something is not as it was before, whatever the request is answered.
+    pub(crate) fn note_change(&self) {
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed)
+    }
 }
 
 /// What warnings of one answer may have together, as upstream's; they are headers, of which clients take few.

@@ -1,6 +1,6 @@
 //! Who asks, whom they act for, and whether they may.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use http::HeaderMap;
 use waybill_api::status::Status;
@@ -19,35 +19,41 @@ use crate::{
 
 /// Who asks, and whom they act for.
 pub(super) struct Asking {
-    pub(super) caller: User,
-    pub(super) acting_as: Option<User>,
+    pub(super) caller: Arc<User>,
+    pub(super) acting_as: Option<Arc<User>>,
+}
+
+/// What the credentials of a request say.
+pub(super) struct Identified {
+    pub(super) asking: Asking,
+    /// Why the request is refused for them.
+    pub(super) refused: Option<Status>,
 }
 
 impl Asking {
     /// Whose rights count; everything below sees only that user.
     pub(super) fn user(&self) -> &User {
-        self.acting_as.as_ref().unwrap_or(&self.caller)
+        self.acting_as.as_deref().unwrap_or(&self.caller)
     }
 }
 
 impl Api {
-    /// Who asks. With why they are refused, if they are: nobody is known then.
-    pub(super) fn identify(
-        &self,
-        connection: &Connection,
-        asked: &Asked,
-    ) -> (Asking, Option<Status>) {
-        let nobody = |status| (Asking { caller: User::default(), acting_as: None }, Some(status));
+    /// Who asks. Nobody is known if their credentials are wrong.
+    pub(super) fn identify(&self, connection: &Connection, asked: &Asked) -> Identified {
+        let alone = |caller, refused| {
+            let asking = Asking { caller, acting_as: None };
+            Identified { asking, refused: Some(refused) }
+        };
         let caller = match self.authenticate(connection, &asked.headers, &asked.path) {
             Ok(found) => found.user,
-            Err(status) => return nobody(status),
+            Err(status) => return alone(Arc::default(), status),
         };
         if !is_stranger(&caller) {
             connection.open.note_known();
         }
         match self.acting_as(&caller, &asked.headers) {
-            Ok(acting_as) => (Asking { caller, acting_as }, None),
-            Err(status) => (Asking { caller, acting_as: None }, Some(status)),
+            Ok(acting_as) => Identified { asking: Asking { caller, acting_as }, refused: None },
+            Err(status) => alone(caller, status),
         }
     }
 
@@ -69,7 +75,7 @@ impl Api {
     }
 
     /// Whom the caller acts for, if they may; everything below sees only that user.
-    fn acting_as(&self, caller: &User, headers: &HeaderMap) -> Result<Option<User>, Status> {
+    fn acting_as(&self, caller: &User, headers: &HeaderMap) -> Result<Option<Arc<User>>, Status> {
         let asked = impersonation::asked_for(headers);
         let Some(asked) = asked.map_err(|error| Status::bad_request(error.to_string()))? else {
             return Ok(None);
@@ -77,19 +83,7 @@ impl Api {
         for need in &asked.needs {
             Self::allow(caller, need, &self.authorizer.authorize(caller, need, &[]))?;
         }
-        Ok(Some(asked.user))
-    }
-
-    /// Whether the request may be carried out: they may do it, and it is or can be recorded.
-    pub(super) async fn permit(
-        &self,
-        user: &User,
-        action: &Action,
-        query: &Query,
-        audit: &mut RequestAudit,
-    ) -> Result<(), Status> {
-        self.authorize(user, action, query, audit)?;
-        audit.allowed().await.map_err(|error| Status::unavailable(error.to_string()))
+        Ok(Some(Arc::new(asked.user)))
     }
 
     /// Counts a request about a resource; an error if there are too many. Probes and discovery, and
@@ -115,7 +109,13 @@ impl Api {
         Ok(Some(counted.wait_for_turn().await))
     }
 
-    /// Whether they may do it; the record says so.
+    /// Whether they may do it.
+    pub(super) fn decide(&self, user: &User, action: &Action, query: &Query) -> Decision {
+        let selector = FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default();
+        self.authorizer.authorize(user, action, &FieldTerm::all_of(&selector))
+    }
+
+    /// Whether they may do something else besides; the record says so.
     pub(super) fn authorize(
         &self,
         user: &User,
@@ -123,8 +123,7 @@ impl Api {
         query: &Query,
         audit: &mut RequestAudit,
     ) -> Result<(), Status> {
-        let selector = FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default();
-        let decision = self.authorizer.authorize(user, action, &FieldTerm::all_of(&selector));
+        let decision = self.decide(user, action, query);
         audit.judged(&decision);
         Self::allow(user, action, &decision)
     }

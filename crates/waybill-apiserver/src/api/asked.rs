@@ -48,7 +48,8 @@ impl Asked {
             }
             _ => std::mem::take(request.headers_mut()),
         };
-        let action = route.action(&method, &path, query.flag("watch"));
+        let mut action = route.action(&method, &path, query.flag("watch"));
+        narrow_to_name(&mut action, &query);
         let lifetime = lifetime(&action, &query);
         Self { method, path, uri, query, route, action, lifetime, headers }
     }
@@ -65,17 +66,17 @@ impl Asked {
         let wanted = self.query.duration("timeout")?.filter(|wanted| !wanted.is_zero());
         Ok(Some(wanted.map_or(most, |wanted| wanted.min(most))))
     }
+}
 
-    /// A list or watch of one name is judged as being about that name, as in Kubernetes.
-    pub(super) fn narrow_to_name(&mut self) {
-        if let Target::Resource(target) = &mut self.action.target
-            && target.name.is_empty()
-            && matches!(self.action.verb.as_str(), "list" | "watch" | "deletecollection")
-            && let Ok(selector) = FieldSelector::parse(self.query.text("fieldSelector"))
-            && let Some(name) = selector.exact("metadata.name")
-        {
-            target.name = name.to_owned();
-        }
+/// A list or watch of one name is judged, and recorded, as being about that name, as in Kubernetes.
+fn narrow_to_name(action: &mut Action, query: &Query) {
+    if let Target::Resource(target) = &mut action.target
+        && target.name.is_empty()
+        && matches!(action.verb.as_str(), "list" | "watch" | "deletecollection")
+        && let Ok(selector) = FieldSelector::parse(query.text("fieldSelector"))
+        && let Some(name) = selector.exact("metadata.name")
+    {
+        name.clone_into(&mut target.name);
     }
 }
 

@@ -15,11 +15,15 @@ use std::sync::Arc;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::Value;
-use waybill_api::status::{Status, StatusDetails};
+use waybill_api::{
+    exec::PodExecOptions,
+    status::{Status, StatusDetails},
+};
 
 use super::{Api, Context, Handled, write::decode_as};
 use crate::{
     http::{Answer, read_body},
+    proxy::options::{PodAttachOptions, PodPortForwardOptions},
     route::ResourceRoute,
     schema,
     write::Part,
@@ -67,9 +71,11 @@ impl Api {
             ("token", _) => self.token(route, context, request).await.map(Into::into),
             ("proxy", _) => self.node_proxy(route, context, request).await,
             ("log", _) => self.log(route, request).await,
-            ("exec", _) => self.exec(route, context, request).await,
-            ("attach", _) => self.attach(route, context, request).await,
-            ("portforward", _) => self.port_forward(route, context, request).await,
+            ("exec", _) => self.session::<PodExecOptions>(route, context, request).await,
+            ("attach", _) => self.session::<PodAttachOptions>(route, context, request).await,
+            ("portforward", _) => {
+                self.session::<PodPortForwardOptions>(route, context, request).await
+            }
             _ => Err(Status::no_such_path()),
         }
     }

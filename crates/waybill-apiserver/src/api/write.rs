@@ -6,7 +6,6 @@ use http::{Request, StatusCode, header};
 use hyper::body::Incoming;
 use serde_json::Value;
 use waybill_api::{
-    exec::ADDED_CONTAINERS_ANNOTATION,
     field::{FieldError, FieldPath},
     status::Status,
 };
@@ -14,9 +13,8 @@ use waybill_core::chain::Chain;
 
 use super::{Api, Context, text_header, view};
 use crate::{
-    admission::ephemeral::added_containers,
     convert,
-    document::metadata,
+    document::{metadata, without_type},
     http::{Answer, read_body},
     patch::{self, PatchError, PatchType, Refusal},
     protobuf::{self, ProtobufError},
@@ -67,22 +65,11 @@ impl Api {
         let resource = route.resource;
         view(&context, resource)?;
         let body = read_body(request.into_body(), self.request_timeout).await?;
-        let mut before = Value::Null;
-        let mut look = |old: &Value| {
-            if part == Part::EphemeralContainers {
-                before.clone_from(old);
-            }
-        };
         if *context.method != http::Method::PATCH {
             let (document, warnings) = decode(resource, &context, &body)?;
             context.audit.request_object(|| document.clone());
             let document = convert::to_storage(resource, document);
-            let make = |old: &Value| {
-                look(old);
-                Ok(document.clone())
-            };
-            let written = self.writer.update(change, part, make).await?;
-            note_added_containers(&mut context, change, &before, &written.document);
+            let written = self.writer.update(change, part, |_| Ok(document.clone())).await?;
             return self.answer(resource, &mut context, written, warnings, StatusCode::OK);
         }
         context.audit.request_object(|| serde_json::from_slice(&body).unwrap_or_default());
@@ -95,7 +82,6 @@ impl Api {
         let schema = schema_of(resource)?;
         let mut warnings = Vec::new();
         let patch = |old: &Value| {
-            look(old);
             let shown = convert::from_storage(resource, old.clone());
             let patched = patch::apply(kind, &body, &shown, resource.patch)
                 .map_err(|error| refusal(&error))?;
@@ -106,7 +92,6 @@ impl Api {
             Ok(convert::to_storage(resource, decoded.object))
         };
         let written = self.writer.update(change, part, patch).await?;
-        note_added_containers(&mut context, change, &before, &written.document);
         self.answer(resource, &mut context, written, warnings, StatusCode::OK)
     }
 
@@ -158,10 +143,15 @@ impl Api {
             };
             let change = Change { route: &route, dry_run, ..change };
             match self.writer.delete(change, &options).await {
-                Ok(_) => items.push(convert::from_storage(resource, object.document())),
+                Ok(_) => items.push(without_type(convert::from_storage(resource, object.document()))),
                 // Somebody else was faster.
                 Err(status) if status.code() == 404 => {}
-                Err(status) => return Err(status),
+                Err(status) if items.is_empty() => return Err(status),
+                Err(status) => {
+                    let (deleted, all) = (items.len(), listing.objects.len());
+                    let done = format!("{deleted} of {all} objects were deleted before this one");
+                    return Err(status.reworded(|why| format!("{why} ({done})")));
+                }
             }
         }
         Ok(Answer::value(&serde_json::json!({
@@ -187,26 +177,6 @@ impl Api {
         context.audit.response_object(|| written.document.clone());
         let body = view.document(resource, written.document, (self.clock)());
         Ok(view.answer(code, body).with_warnings(warnings))
-    }
-}
-
-/// Who added which ephemeral container is in the audit log at every level, so that its processes lead to a
-/// user.
-fn note_added_containers(
-    context: &mut Context<'_>,
-    change: Change<'_>,
-    before: &Value,
-    after: &Value,
-) {
-    if before.is_null() || change.dry_run == DryRun::All {
-        return;
-    }
-    // What cannot be read was not admitted.
-    let Ok(added) = added_containers(before, after) else { return };
-    let added = added.ephemeral_containers;
-    let names: Vec<_> = added.iter().map(|container| container.name.as_str()).collect();
-    if !names.is_empty() {
-        context.audit.annotate(ADDED_CONTAINERS_ANNOTATION, &names.join(","));
     }
 }
 

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::event::{Event, ObjectReference, UserInfo};
+use super::{
+    event::{Event, ObjectReference, UserInfo},
+    recorder::RequestFacts,
+};
 
 /// Marks what was cut, as upstream does.
 const MARK: &str = "...TRUNCATED";
@@ -83,11 +86,11 @@ fn user(user: &mut UserInfo) {
 }
 
 /// About how long the line of an event without objects is; cheaper than to write it.
-pub(super) fn about(event: &Event) -> u64 {
-    let texts = [&event.request_uri, &event.user_agent, &event.user.username];
-    let texts: usize = texts.iter().map(|text| text.len()).sum();
-    let groups: usize = event.user.groups.iter().map(String::len).sum();
-    (texts + groups) as u64 + REST_OF_LINE
+pub(super) fn about(facts: &RequestFacts<'_>) -> u64 {
+    let (uri, agent) = (facts.uri.len().min(URI), facts.user_agent.len().min(USER_AGENT));
+    let name = facts.user.name.len().min(NAME);
+    let groups: usize = facts.user.groups.iter().take(NAMES).map(|it| it.len().min(NAME)).sum();
+    (uri + agent + name + groups) as u64 + REST_OF_LINE
 }
 
 /// The event as a line, without its objects if it would be too long with them.

@@ -19,13 +19,23 @@ const MOST: usize = 128;
 
 /// Annotations for one request; the first under a key stands.
 #[derive(Debug, Default)]
-pub(crate) struct AuditNotes(Mutex<Vec<(Cow<'static, str>, String)>>);
+pub(crate) struct AuditNotes {
+    /// What a rule has to say.
+    said: Mutex<Vec<(Cow<'static, str>, String)>>,
+    /// What happened.
+    stated: Mutex<Vec<(&'static str, String)>>,
+}
 
 impl AuditNotes {
+    /// Adds what the server itself knows: whole, and whatever rules say under that key.
+    pub(crate) fn state(&self, key: &'static str, value: String) {
+        self.stated.lock().unwrap_or_else(PoisonError::into_inner).push((key, value));
+    }
+
     /// Adds an annotation, cut to a length that fills no log; those beyond any use are left out.
     pub(crate) fn add(&self, key: impl Into<Cow<'static, str>>, value: &str) {
         let key = key.into();
-        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         // A write that meets a newer object is judged again.
         let fits = key.len() <= LONGEST_KEY && notes.len() < MOST;
         if fits && notes.iter().all(|(known, _)| *known != key) {
@@ -35,7 +45,10 @@ impl AuditNotes {
 
     /// Writes them into the record of the request.
     pub(crate) fn tell(&self, audit: &mut RequestAudit) {
-        let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, value) in &*self.stated.lock().unwrap_or_else(PoisonError::into_inner) {
+            audit.annotate(key, value);
+        }
+        let notes = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in &*notes {
             audit.annotate(key, value);
         }
@@ -53,7 +66,7 @@ mod tests {
             notes.add(number.to_string(), "x");
         }
         notes.add("k".repeat(1_000), "x");
-        assert_eq!(notes.0.into_inner().unwrap().len(), MOST);
+        assert_eq!(notes.said.into_inner().unwrap().len(), MOST);
     }
 
     /// CSI-63
@@ -62,7 +75,7 @@ mod tests {
         let notes = AuditNotes::default();
         notes.add(CSI_DENIED, &"k".repeat(5_000));
         notes.add(CSI_DENIED, "another");
-        let told = notes.0.into_inner().unwrap();
+        let told = notes.said.into_inner().unwrap();
         let [(key, reason)] = &told[..] else { panic!("{told:?}") };
         assert_eq!(key, CSI_DENIED);
         assert!(reason.len() < 1_100 && reason.ends_with("TRUNCATED"), "{reason}");

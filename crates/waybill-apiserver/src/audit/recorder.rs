@@ -95,6 +95,9 @@ impl Recorder {
         }
         let (now, stranger) = ((self.clock)(), is_stranger(facts.user));
         self.logs.tell(now);
+        if !stranger && !self.may_tell_of_read(&facts, decision, now) {
+            return Ok(RequestAudit { id: facts.id, record: None });
+        }
         if stranger && !self.logs.take_for_stranger(now) {
             // What may have an effect is refused rather than left out.
             if may_change(facts.action) && !facts.user.name.is_empty() {
@@ -115,6 +118,19 @@ impl Recorder {
             }
         };
         Ok(RequestAudit { id: facts.id, record })
+    }
+
+    /// What is read changes nothing, so too many reads of one user that are allowed are left out. Not where requests that
+    /// cannot be recorded are refused: there all must be.
+    fn may_tell_of_read(&self, facts: &RequestFacts<'_>, decision: Decision, now: Timestamp) -> bool {
+        let is_allowed = facts.decision.is_some_and(authz::Decision::is_allowed);
+        let Some(read) = read_of(facts.action).filter(|_| is_allowed) else { return true };
+        if self.is_required(facts.action) {
+            return true;
+        }
+        let lines = count_events(decision, facts.lifetime, false);
+        let bytes = bound::about(facts) * u64::from(lines);
+        self.logs.take_for_read(read, &facts.user.name, bytes, now)
     }
 
     /// Whether a request must not go on while nothing can be recorded. Health and metrics always may.
@@ -165,6 +181,9 @@ impl Recorder {
             annotations: BTreeMap::new(),
         };
         bound::names(&mut event);
+        if let Some(decision) = facts.decision {
+            judge(&mut event.annotations, decision);
+        }
         Record {
             event,
             decision,
@@ -176,9 +195,9 @@ impl Recorder {
             session: is_session(facts.action),
             required: self.is_required(facts.action),
             changes: may_change(facts.action),
+            has_changed: false,
             login: is_login(facts.action),
             is_open_to_all: is_self_review(facts.action) || is_login(facts.action),
-            read: read_of(facts.action),
             lifetime: facts.lifetime,
         }
     }
@@ -192,6 +211,8 @@ pub(crate) struct RequestFacts<'a> {
     /// As whom they act, if not as themselves.
     pub(crate) impersonated: Option<&'a User>,
     pub(crate) action: &'a Action,
+    /// Whether they may; nothing if the request is refused whatever it is about.
+    pub(crate) decision: Option<&'a authz::Decision>,
     /// Path and query as they were sent.
     pub(crate) uri: &'a str,
     /// The peer of the connection stands last.
@@ -230,10 +251,6 @@ impl RequestAudit {
     /// unless no right was needed for it.
     pub(crate) async fn allowed(&mut self) -> Result<(), AuditUnavailable> {
         let Some(record) = &mut self.record else { return Ok(()) };
-        if !record.may_tell_of_read() {
-            self.record = None;
-            return Ok(());
-        }
         record.begin().await.map_err(|Unwritten(why)| {
             record.log().count_rejected();
             AuditUnavailable(why)
@@ -255,17 +272,18 @@ impl RequestAudit {
         }
     }
 
-    /// How authorization judged. Of two judgements a refusal stands.
+    /// How authorization judged something else that the request needs. Of two judgements a refusal stands.
     pub(crate) fn judged(&mut self, decision: &authz::Decision) {
-        let Some(record) = &mut self.record else { return };
-        let told = &mut record.event.annotations;
-        if decision.is_allowed() && told.contains_key(DECISION) {
-            return;
+        if let Some(record) = &mut self.record {
+            judge(&mut record.event.annotations, decision);
         }
-        let word = if decision.is_allowed() { "allow" } else { "forbid" };
-        let reason = bound::cut(&decision.reason().to_string(), bound::SENTENCE);
-        told.insert(DECISION.to_owned(), word.to_owned());
-        told.insert(DECISION_REASON.to_owned(), reason);
+    }
+
+    /// The request has changed something, whatever it is answered; it is not left out then.
+    pub(crate) fn changed(&mut self) {
+        if let Some(record) = &mut self.record {
+            record.has_changed = true;
+        }
     }
 
     /// What the client sent. The closure runs only if the level asks for it.
@@ -319,7 +337,8 @@ impl RequestAudit {
             return Ok(());
         };
         bound::cut_in_place(&mut status.message, bound::SENTENCE);
-        let without_rights = record.is_open_to_all || matches!(status.code, 400 | 403 | 429);
+        let is_refused = matches!(status.code, 400 | 403 | 429) && !record.has_changed;
+        let without_rights = record.is_open_to_all || is_refused;
         record.event.response_status = Some(status);
         if without_rights {
             bound::cut_in_place(&mut record.event.request_uri, bound::STRANGERS_URI);
@@ -384,12 +403,12 @@ struct Record {
     required: bool,
     /// Whether it may change something.
     changes: bool,
+    /// Whether it did.
+    has_changed: bool,
     /// Whether somebody gets a token of their own.
     login: bool,
     /// Whether no right is needed for it, and it changes nothing.
     is_open_to_all: bool,
-    /// What it reads, if that is all it does.
-    read: Option<Read>,
     lifetime: Lifetime,
 }
 
@@ -425,17 +444,6 @@ impl Record {
         let lines = if self.is_held_back { 2 } else { 1 };
         let bytes = bound::line(&self.event).len() as u64 * lines;
         self.logs.take_for_refusal(&self.event.user.username, bytes, (self.clock)())
-    }
-
-    /// What is read changes nothing, so too many reads of one user are left out. Not where requests that cannot be
-    /// recorded are refused: there all must be.
-    fn may_tell_of_read(&self) -> bool {
-        let Some(read) = self.read.filter(|_| !self.required && !self.stranger) else {
-            return true;
-        };
-        let lines = count_events(self.decision, self.lifetime, false);
-        let bytes = bound::about(&self.event) * u64::from(lines);
-        self.logs.take_for_read(read, &self.event.user.username, bytes, (self.clock)())
     }
 
     /// Queues the first event if it was held back, as it would have been without what is known by now.
@@ -505,6 +513,17 @@ fn remove_managed_fields(object: &mut Value) {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("managedFields");
     }
+}
+
+/// Says how authorization judged, unless it has refused before.
+fn judge(annotations: &mut BTreeMap<String, String>, decision: &authz::Decision) {
+    if decision.is_allowed() && annotations.contains_key(DECISION) {
+        return;
+    }
+    let word = if decision.is_allowed() { "allow" } else { "forbid" };
+    let reason = bound::cut(&decision.reason().to_string(), bound::SENTENCE);
+    annotations.insert(DECISION.to_owned(), word.to_owned());
+    annotations.insert(DECISION_REASON.to_owned(), reason);
 }
 
 /// Whether the request starts something in a container, or reaches into one.

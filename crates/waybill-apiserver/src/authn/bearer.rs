@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{
     Authenticated, Via,
     local::{LocalTokenError, LocalTokens},
-    service_account::{Objects, ServiceAccountTokens, TokenError},
+    service_account::{Objects, ServiceAccountTokens, TokenError, accepted},
     token_file::TokenFile,
 };
 use crate::request::User;
@@ -30,7 +30,7 @@ impl BearerTokens {
         now: Timestamp,
     ) -> Result<Authenticated, BearerError> {
         if let Some(user) = self.file.find(token) {
-            return self.for_this_server(user.clone(), Via::TokenFile, audiences);
+            return self.for_this_server(Arc::clone(user), Via::TokenFile, audiences);
         }
         if let Some(local) = &self.local {
             match local.verify(token, now) {
@@ -42,28 +42,23 @@ impl BearerTokens {
         }
         let (user, audiences) =
             self.service_accounts.verify(token, audiences, self.objects.as_ref(), now)?;
-        Ok(Authenticated::new(user, audiences, Via::ServiceAccountToken))
+        Ok(Authenticated { user, audiences, via: Via::ServiceAccountToken })
     }
 
     /// The audiences that mean this API server.
-    pub(crate) fn audiences(&self) -> &[String] {
+    pub(crate) fn audiences(&self) -> &Arc<[String]> {
         self.service_accounts.audiences()
     }
 
     /// A token without audiences of its own is meant for this server and nobody else.
     fn for_this_server(
         &self,
-        user: User,
+        user: Arc<User>,
         via: Via,
         audiences: &[String],
     ) -> Result<Authenticated, BearerError> {
-        let accepted: Vec<_> =
-            self.audiences().iter().filter(|own| audiences.contains(own)).cloned().collect();
-        if accepted.is_empty() {
-            let found = self.audiences().to_vec();
-            return Err(TokenError::Audience { found, wanted: audiences.to_vec() }.into());
-        }
-        Ok(Authenticated::new(user, accepted, via))
+        let audiences = accepted(self.audiences(), audiences)?;
+        Ok(Authenticated { user, audiences, via })
     }
 }
 

@@ -4,7 +4,10 @@
 //! of ours vouches for the certificate. That is done once for a connection and costs a request only a
 //! comparison of times.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use jiff::Timestamp;
 use rustls::{
@@ -15,7 +18,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_parser::{certificate::X509Certificate, prelude::FromDer, x509::AttributeTypeAndValue};
 
-use super::digest::Digest;
+use super::{among_all, digest::Digest};
 use crate::{authz::NODE_CLIENTS_GROUP, request::User};
 
 /// A set of authorities that vouch for clients.
@@ -69,6 +72,8 @@ pub(crate) struct CertificateIdentity {
     fingerprint: Digest,
     not_before: Timestamp,
     not_after: Timestamp,
+    /// Who makes requests with it, once somebody wanted to know.
+    client: OnceLock<Option<Arc<User>>>,
 }
 
 impl CertificateIdentity {
@@ -85,11 +90,12 @@ impl CertificateIdentity {
 
     /// The user who makes requests here. That is never the API server itself, which has a certificate for its calls to nodes: a node
     /// that gives our address as its own would have us ask ourselves, with all that we may do at nodes.
-    pub(super) fn client(&self) -> Result<Option<User>, CertificateFault> {
+    pub(super) fn client(&self) -> Result<Option<Arc<User>>, CertificateFault> {
         if self.organizations.iter().any(|group| group == NODE_CLIENTS_GROUP) {
             return Err(CertificateFault::OfThisServer);
         }
-        Ok(self.user())
+        let known = || self.user().map(|user| Arc::new(among_all(user)));
+        Ok(self.client.get_or_init(known).clone())
     }
 
     /// The user, or none if the certificate names nobody.
@@ -129,6 +135,7 @@ impl CertificateIdentity {
             fingerprint: Digest::of(leaf),
             not_before: time(parsed.validity().not_before.timestamp())?,
             not_after: time(parsed.validity().not_after.timestamp())?,
+            client: OnceLock::new(),
         })
     }
 }

@@ -8,7 +8,10 @@ mod name_service;
 pub(crate) mod socket;
 pub(crate) mod unix_user;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,6 +20,7 @@ use uuid::Uuid;
 use waybill_core::secret::SecretBytes;
 
 use super::{
+    among_all,
     jwt::{JwtError, KeyError, SigningKey, Verifier},
     rfc3339,
 };
@@ -53,6 +57,7 @@ impl LocalTokens {
             jti: Uuid::new_v4().to_string(),
             sub: user.name.clone(),
             uid: user.uid.clone(),
+            user: OnceLock::new(),
         };
         let token = self.key.sign(&claims)?;
         let expires = Timestamp::from_second(exp).unwrap_or(Timestamp::MAX);
@@ -72,7 +77,7 @@ impl LocalTokens {
     }
 
     /// The user behind `token`; [`JwtError::UnknownKey`] if it is not one of ours.
-    pub(crate) fn verify(&self, token: &str, now: Timestamp) -> Result<User, LocalTokenError> {
+    pub(crate) fn verify(&self, token: &str, now: Timestamp) -> Result<Arc<User>, LocalTokenError> {
         let claims = self.verifier.claims(token, now)?;
         if now.as_second() >= claims.exp {
             return Err(LocalTokenError::Expired);
@@ -80,7 +85,8 @@ impl LocalTokens {
         if claims.iss != ISSUER || claims.aud != ISSUER {
             return Err(LocalTokenError::Purpose);
         }
-        Ok(claims.user())
+        let user = claims.user.get_or_init(|| Arc::new(among_all(claims.user())));
+        Ok(Arc::clone(user))
     }
 }
 
@@ -122,6 +128,9 @@ struct Claims {
     jti: String,
     sub: String,
     uid: String,
+    /// Who it is, once somebody wanted to know.
+    #[serde(skip)]
+    user: OnceLock<Arc<User>>,
 }
 
 impl Claims {
@@ -167,7 +176,9 @@ mod tests {
         let tokens = LocalTokens::new(Duration::from_secs(600)).unwrap();
         let token = token(&tokens);
         let user = tokens.verify(&token, at(NOW + 599)).unwrap();
-        assert_eq!(User { extra: Default::default(), ..user.clone() }, alice());
+        let groups = vec!["unix".to_owned(), "system:authenticated".to_owned()];
+        let expected = User { groups, ..alice() };
+        assert_eq!(User { extra: Default::default(), ..User::clone(&user) }, expected);
         assert!(user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("JTI="));
         assert_eq!(tokens.verify(&token, at(NOW + 600)), Err(LocalTokenError::Expired));
     }

@@ -29,7 +29,7 @@ pub(crate) fn token_review(
         Ok(found) => json!({
             "authenticated": true,
             "user": user_info(&found.user),
-            "audiences": found.audiences,
+            "audiences": *found.audiences,
         }),
         Err(error) => {
             // Upstream gathers what every authenticator said.

@@ -4,15 +4,19 @@
 //! is bound to still exist. Signatures are cached; everything else is checked on every request, so
 //! deleting a pod ends its tokens at once.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 use waybill_core::secret::SecretBytes;
 
 use super::{
-    go_list,
+    among_all, go_list,
     jwt::{JwtError, SigningKey, Verifier, VerifyingKey},
 };
 use crate::request::User;
@@ -26,7 +30,7 @@ const DELETION_GRACE: i64 = 60;
 /// Issues and verifies the tokens of service accounts.
 pub(crate) struct ServiceAccountTokens {
     issuer: String,
-    audiences: Vec<String>,
+    audiences: Arc<[String]>,
     key: SigningKey,
     verifier: Verifier<Claims>,
 }
@@ -41,11 +45,11 @@ impl ServiceAccountTokens {
     ) -> Self {
         let mut keys = vec![key.public().clone()];
         keys.extend(further);
-        Self { issuer, audiences, key, verifier: Verifier::new(keys) }
+        Self { issuer, audiences: audiences.into(), key, verifier: Verifier::new(keys) }
     }
 
     /// The audiences that mean this API server.
-    pub(crate) fn audiences(&self) -> &[String] {
+    pub(crate) fn audiences(&self) -> &Arc<[String]> {
         &self.audiences
     }
 
@@ -61,7 +65,7 @@ impl ServiceAccountTokens {
         let now = now.as_second();
         let expires = now.saturating_add_unsigned(lifetime.as_secs());
         let claims = Claims {
-            aud: audiences.to_vec(),
+            aud: audiences.into(),
             exp: expires,
             iat: now,
             iss: self.issuer.clone(),
@@ -69,6 +73,7 @@ impl ServiceAccountTokens {
             sub: user_name(&account.namespace, &account.serviceaccount.name),
             kubernetes: account,
             nbf: now,
+            user: OnceLock::new(),
         };
         let expires = Timestamp::from_second(expires).unwrap_or(Timestamp::MAX);
         Ok(IssuedToken { token: self.key.sign(&claims)?, expires, id: claims.jti })
@@ -81,23 +86,33 @@ impl ServiceAccountTokens {
         audiences: &[String],
         objects: &dyn Objects,
         now: Timestamp,
-    ) -> Result<(User, Vec<String>), TokenError> {
+    ) -> Result<(Arc<User>, Arc<[String]>), TokenError> {
         let claims = self.verifier.claims(token, now)?;
         if claims.iss != self.issuer {
             return Err(TokenError::Issuer { found: claims.iss.clone() });
         }
-        let accepted: Vec<_> =
-            claims.aud.iter().filter(|aud| audiences.contains(aud)).cloned().collect();
-        if accepted.is_empty() {
-            return Err(TokenError::Audience {
-                found: claims.aud.clone(),
-                wanted: audiences.to_vec(),
-            });
-        }
+        let accepted = accepted(&claims.aud, audiences)?;
         claims.hold_at(now)?;
         claims.kubernetes.exists(objects, now)?;
-        Ok((claims.user(), accepted))
+        let user = claims.user.get_or_init(|| Arc::new(among_all(claims.user())));
+        Ok((Arc::clone(user), accepted))
     }
+}
+
+/// Those of the audiences that a credential is meant for that are asked for; an error if there are none.
+pub(super) fn accepted(
+    meant: &Arc<[String]>,
+    wanted: &[String],
+) -> Result<Arc<[String]>, TokenError> {
+    let is_wanted = |audience: &&String| wanted.contains(audience);
+    if meant.iter().all(|audience| is_wanted(&audience)) && !meant.is_empty() {
+        return Ok(Arc::clone(meant));
+    }
+    let some: Arc<[String]> = meant.iter().filter(is_wanted).cloned().collect();
+    if some.is_empty() {
+        return Err(TokenError::Audience { found: meant.to_vec(), wanted: wanted.to_vec() });
+    }
+    Ok(some)
 }
 
 /// A token and what may be said about it.
@@ -238,8 +253,8 @@ pub(crate) enum TokenError {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Claims {
-    #[serde(deserialize_with = "one_or_many")]
-    aud: Vec<String>,
+    #[serde(deserialize_with = "one_or_many", serialize_with = "as_list")]
+    aud: Arc<[String]>,
     exp: i64,
     iat: i64,
     iss: String,
@@ -249,6 +264,9 @@ struct Claims {
     kubernetes: Binding,
     nbf: i64,
     sub: String,
+    /// Who it is, once somebody wanted to know.
+    #[serde(skip)]
+    user: OnceLock<Arc<User>>,
 }
 
 impl Claims {
@@ -306,8 +324,12 @@ fn gone(existing: &Existing, now: Timestamp) -> bool {
         .is_some_and(|deleted| deleted.as_second() < now.as_second().saturating_sub(DELETION_GRACE))
 }
 
+fn as_list<S: Serializer>(audiences: &Arc<[String]>, serializer: S) -> Result<S::Ok, S::Error> {
+    audiences[..].serialize(serializer)
+}
+
 /// `aud` may be one string or a list of them (RFC 7519, section 4.1.3).
-fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[String]>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Form {
@@ -315,8 +337,8 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
         Many(Vec<String>),
     }
     Ok(match Form::deserialize(deserializer)? {
-        Form::One(audience) => vec![audience],
-        Form::Many(audiences) => audiences,
+        Form::One(audience) => [audience].into(),
+        Form::Many(audiences) => audiences.into(),
     })
 }
 

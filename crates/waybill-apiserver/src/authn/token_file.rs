@@ -7,16 +7,17 @@ use std::{
     collections::HashMap,
     fmt, fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use waybill_core::secret::SecretBytes;
 
-use super::digest::Digest;
+use super::{among_all, digest::Digest};
 use crate::request::User;
 
 /// Users by the hash of their token.
 #[derive(Default)]
-pub(crate) struct TokenFile(HashMap<Digest, User>);
+pub(crate) struct TokenFile(HashMap<Digest, Arc<User>>);
 
 impl TokenFile {
     /// Reads the file at `path`.
@@ -37,7 +38,7 @@ impl TokenFile {
                 continue;
             }
             let (digest, user) = parse_line(line).map_err(at)?;
-            if users.insert(digest, user).is_some() {
+            if users.insert(digest, Arc::new(among_all(user))).is_some() {
                 return Err(at(LineFault::Duplicate));
             }
         }
@@ -45,7 +46,7 @@ impl TokenFile {
     }
 
     /// The user who has `token`.
-    pub(crate) fn find(&self, token: &str) -> Option<&User> {
+    pub(crate) fn find(&self, token: &str) -> Option<&Arc<User>> {
         self.0.get(&Digest::of(token.as_bytes()))
     }
 }
@@ -178,7 +179,7 @@ mod tests {
         let file = parse(line).unwrap();
         let user = file.find(token).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), (name, uid));
-        assert_eq!(user.groups, groups);
+        assert_eq!(user.groups, [groups, &["system:authenticated"]].concat());
     }
 
     #[track_caller]

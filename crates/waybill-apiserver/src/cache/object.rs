@@ -2,7 +2,7 @@
 //!
 //! What clients get differs from what is stored by the `resourceVersion` alone, which is known only
 //! once the write is. So the bytes are held once, shared with the store, and the version is put in
-//! when they are copied into an answer.
+//! when they are copied into an answer. Items of a list do not say what they are; that is left out then.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
@@ -45,6 +45,8 @@ pub(crate) struct CachedObject {
     /// What is put into `stored` at `version_at`; empty if the version is there already.
     version: Box<str>,
     version_at: usize,
+    /// Where `stored` says what the object is, in the order of the bytes; empty if it does not.
+    type_at: [Span; 2],
     labels: Box<[(Box<str>, Box<str>)]>,
     /// What field selectors of this resource can ask for, beyond name and namespace.
     fields: SelectableFields,
@@ -60,25 +62,23 @@ impl CachedObject {
         let document = without_managers(&stored)?;
         let (key, labels) = (key_of(&document), labels_of(&document));
         let fields = SelectableFields::read(resource, &document);
-        let (stored, version, version_at) = match version_at(&stored, &document) {
-            Some(at) => (stored, member(revision), at),
+        let (stored, version, places) = match Places::find(&stored, &document) {
+            Some(places) => (stored, member(revision), places),
             // Not as we write it: by another program, or by an older version of this one.
-            None => {
-                let document = serde_json::from_slice(&stored)?;
-                (to_bytes(&with_version(document, revision)), "".into(), 0)
-            }
+            None => rewritten(serde_json::from_slice(&stored)?, revision),
         };
-        Ok(Self { key, revision, stored, version, version_at, labels, fields })
+        let Places { version_at, type_at } = places;
+        Ok(Self { key, revision, stored, version, version_at, type_at, labels, fields })
     }
 
     /// The same object at another revision.
     pub(super) fn at(&self, revision: ResourceVersion) -> Self {
-        let (stored, version) = if self.version.is_empty() {
-            (to_bytes(&with_version(self.document(), revision)), "".into())
-        } else {
-            (self.stored.clone(), member(revision))
-        };
-        Self { revision, stored, version, ..self.clone() }
+        if self.version.is_empty() {
+            let (stored, version, places) = rewritten(self.document(), revision);
+            let Places { version_at, type_at } = places;
+            return Self { revision, stored, version, version_at, type_at, ..self.clone() };
+        }
+        Self { revision, version: member(revision), ..self.clone() }
     }
 
     /// The whole document with its `resourceVersion`, as clients get it.
@@ -97,14 +97,41 @@ impl CachedObject {
     }
 
     /// Appends at most `most` bytes of what [`Self::json`] returns, after the first `skipped`.
-    pub(crate) fn put_json_part(&self, mut skipped: usize, mut most: usize, to: &mut BytesMut) {
+    pub(crate) fn put_json_part(&self, skipped: usize, most: usize, to: &mut BytesMut) {
         let (before, after) = self.stored.split_at_checked(self.version_at).unwrap_or_default();
-        for part in [before, self.version.as_bytes(), after] {
-            let rest = part.get(skipped..).unwrap_or_default();
-            skipped = skipped.saturating_sub(part.len());
-            let taken = rest.get(..most).unwrap_or(rest);
-            most -= taken.len();
-            to.put_slice(taken);
+        put_part([before, self.version.as_bytes(), after], skipped, most, to);
+    }
+
+    /// Appends the document as an item of a list: with its version, and without its kind.
+    pub(crate) fn put_item(&self, to: &mut BytesMut) {
+        for part in self.item_parts() {
+            to.put_slice(part);
+        }
+    }
+
+    /// Appends at most `most` bytes of what [`Self::put_item`] appends, after the first `skipped`.
+    pub(crate) fn put_item_part(&self, skipped: usize, most: usize, to: &mut BytesMut) {
+        put_part(self.item_parts(), skipped, most, to);
+    }
+
+    /// How many bytes [`Self::put_item`] appends.
+    pub(crate) fn item_len(&self) -> usize {
+        self.json_len() - self.type_at.iter().map(Span::len).sum::<usize>()
+    }
+
+    fn item_parts(&self) -> [&[u8]; 5] {
+        let [first, second] = self.type_at;
+        let part = |from: usize, to: usize| self.stored.get(from..to).unwrap_or_default();
+        let (version, at) = (self.version.as_bytes(), self.version_at);
+        let (a, b, c, d, end) =
+            (first.start(), first.end(), second.start(), second.end(), self.stored.len());
+        // The version stands in none of what is left out.
+        if at < a {
+            [part(0, at), version, part(at, a), part(b, c), part(d, end)]
+        } else if at < c {
+            [part(0, a), part(b, at), version, part(at, c), part(d, end)]
+        } else {
+            [part(0, a), part(b, c), part(d, at), version, part(at, end)]
         }
     }
 
@@ -123,6 +150,11 @@ impl CachedObject {
     pub(crate) fn document(&self) -> Value {
         let document: Value = serde_json::from_slice(&self.stored).unwrap_or_default();
         if self.version.is_empty() { document } else { with_version(document, self.revision) }
+    }
+
+    /// Some fields of it, for those who look at no others.
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+        serde_json::from_slice(&self.stored).ok()
     }
 
     /// The document without its managers, which are half of many objects, for those who only look at it.
@@ -171,21 +203,116 @@ fn member(revision: ResourceVersion) -> Box<str> {
     format!("\"resourceVersion\":\"{revision}\",").into()
 }
 
-/// Where the first member of `metadata` begins in `stored`, if a version can be put before it.
-fn version_at(stored: &[u8], document: &Value) -> Option<usize> {
-    #[derive(Deserialize)]
-    struct Parts<'a> {
-        #[serde(borrow)]
-        metadata: &'a RawValue,
+/// Appends at most `most` bytes of `parts` after the first `skipped`.
+fn put_part<const N: usize>(
+    parts: [&[u8]; N],
+    mut skipped: usize,
+    mut most: usize,
+    to: &mut BytesMut,
+) {
+    for part in parts {
+        let rest = part.get(skipped..).unwrap_or_default();
+        skipped = skipped.saturating_sub(part.len());
+        let taken = rest.get(..most).unwrap_or(rest);
+        most -= taken.len();
+        to.put_slice(taken);
     }
-    let metadata = document.get("metadata")?.as_object()?;
-    if metadata.is_empty() || metadata.contains_key("resourceVersion") {
-        return None;
+}
+
+/// A part of the stored bytes. No object is larger than a few megabytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn start(self) -> usize {
+        self.start as usize
     }
-    let parts: Parts<'_> = serde_json::from_slice(stored).ok()?;
-    // The text is a part of `stored`, and its first byte is the brace.
-    let offset = parts.metadata.get().as_ptr().addr().checked_sub(stored.as_ptr().addr())?;
-    Some(offset + 1)
+
+    fn end(self) -> usize {
+        self.end as usize
+    }
+
+    fn len(&self) -> usize {
+        self.end().saturating_sub(self.start())
+    }
+}
+
+/// What of the stored bytes is not as it is sent.
+#[derive(Clone, Copy, Default)]
+struct Places {
+    /// Where the first member of `metadata` begins.
+    version_at: usize,
+    type_at: [Span; 2],
+}
+
+/// The members of a document that matter here, as they are written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Members<'a> {
+    #[serde(borrow, default)]
+    api_version: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    metadata: Option<&'a RawValue>,
+}
+
+impl Places {
+    /// Where a version can be put into `stored`, and where its kind stands; nothing if it is not as we write it.
+    fn find(stored: &[u8], document: &Value) -> Option<Self> {
+        let metadata = document.get("metadata")?.as_object()?;
+        if metadata.is_empty() || metadata.contains_key("resourceVersion") {
+            return None;
+        }
+        let members: Members<'_> = serde_json::from_slice(stored).ok()?;
+        // The first byte is the brace.
+        let version_at = place(stored, members.metadata?)? + 1;
+        Some(Self { version_at, type_at: members.types(stored)? })
+    }
+}
+
+impl Members<'_> {
+    /// Where the two members are that say what the object is; nothing if they are not as we write them.
+    fn types(&self, stored: &[u8]) -> Option<[Span; 2]> {
+        let mut found = [Span::default(); 2];
+        let named = [("\"apiVersion\":", self.api_version), ("\"kind\":", self.kind)];
+        for (span, (name, value)) in found.iter_mut().zip(named) {
+            let Some(value) = value else { continue };
+            let at = place(stored, value)?;
+            let start = at.checked_sub(name.len())?;
+            if stored.get(start..at)? != name.as_bytes() {
+                return None;
+            }
+            let end = at + value.get().len();
+            // The comma that follows; that before the last, of which there is one unless it is alone.
+            let (start, end) = match (stored.get(end)?, stored.get(start.checked_sub(1)?)?) {
+                (b',', _) => (start, end + 1),
+                (_, b',') => (start - 1, end),
+                _ => (start, end),
+            };
+            *span = Span { start: u32::try_from(start).ok()?, end: u32::try_from(end).ok()? };
+        }
+        found.sort_unstable();
+        let [first, second] = found;
+        // Side by side at the end, they would share a comma.
+        (first.end <= second.start || second == Span::default()).then_some(found)
+    }
+}
+
+/// Where `part`, which is one of `stored`, begins in it.
+fn place(stored: &[u8], part: &RawValue) -> Option<usize> {
+    part.get().as_ptr().addr().checked_sub(stored.as_ptr().addr())
+}
+
+/// `document` as we write it, with its version.
+fn rewritten(document: Value, revision: ResourceVersion) -> (Bytes, Box<str>, Places) {
+    let stored = to_bytes(&with_version(document, revision));
+    let members = serde_json::from_slice::<Members<'_>>(&stored).ok();
+    let type_at = members.and_then(|members| members.types(&stored)).unwrap_or_default();
+    (stored, "".into(), Places { version_at: 0, type_at })
 }
 
 #[cfg(test)]
@@ -233,6 +360,44 @@ mod tests {
             "{ \"metadata\" :\n {\"resourceVersion\":\"7\", \"name\": \"a\" } }",
             true,
         );
+    }
+
+    #[test]
+    fn items_of_lists_do_not_say_what_they_are() {
+        let check = |stored: &str, held_once: bool| {
+            let bytes = Bytes::from(stored.to_owned());
+            let object =
+                CachedObject::new(crate::registry::named("pods"), bytes.clone(), 7.into()).unwrap();
+            for object in [&object, &object.at(7.into())] {
+                let mut item = BytesMut::new();
+                object.put_item(&mut item);
+                assert_eq!(item.len(), object.item_len(), "{stored}");
+                let found: Value = serde_json::from_slice(&item).unwrap();
+                let expected = crate::document::without_type(object.document());
+                assert_eq!(found, expected, "{stored}");
+                assert!(found["metadata"]["resourceVersion"] == "7" && found.get("kind").is_none());
+                for size in [1, 7, 30] {
+                    let mut parts = BytesMut::new();
+                    for skipped in (0..item.len()).step_by(size) {
+                        object.put_item_part(skipped, size, &mut parts);
+                    }
+                    assert_eq!(parts, item, "in parts of {size}");
+                }
+            }
+            assert_eq!(object.stored.as_ptr() == bytes.as_ptr(), held_once, "{stored}");
+        };
+        let meta = r#""metadata":{"name":"a","kind":"k"}"#;
+        check(&format!(r#"{{"apiVersion":"v1","kind":"Pod",{meta},"spec":{{"kind":1}}}}"#), true);
+        check(&format!(r#"{{"kind":"Pod","apiVersion":"v1",{meta}}}"#), true);
+        check(&format!(r#"{{"apiVersion":"v1","data":{{"a":1}},"kind":"Pod",{meta}}}"#), true);
+        check(&format!(r#"{{"apiVersion":"v1",{meta},"kind":"Pod"}}"#), true);
+        check(&format!(r#"{{"kind":"Pod",{meta},"spec":{{}},"apiVersion":"v1"}}"#), true);
+        check(&format!(r#"{{{meta},"kind":"Pod","spec":2}}"#), true);
+        check(&format!("{{{meta}}}"), true);
+        // As other programs may write it.
+        check(&format!(r#"{{{meta},"apiVersion":"v1","kind":"Pod"}}"#), false);
+        check(&format!(r#"{{ "kind" : "Pod", {meta} }}"#), false);
+        check(r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"3"}}"#, false);
     }
 
     #[test]

@@ -103,20 +103,11 @@ impl Told {
     }
 }
 
-/// `{"type":…,"object":…}` and a line break.
-pub(crate) fn event_line(kind: ChangeKind, object: &[u8]) -> Bytes {
-    line(kind, object.len(), |line| line.put_slice(object))
-}
-
-/// The same of an object as it is stored.
+/// `{"type":…,"object":…}` and a line break, of an object as it is stored.
 pub(crate) fn object_line(kind: ChangeKind, object: &CachedObject) -> Bytes {
-    line(kind, object.json_len(), |line| object.put_json(line))
-}
-
-fn line(kind: ChangeKind, room: usize, put_object: impl FnOnce(&mut BytesMut)) -> Bytes {
-    let mut line = BytesMut::with_capacity(room + 40);
+    let mut line = BytesMut::with_capacity(object.json_len() + 40);
     line_head(kind, &mut line);
-    put_object(&mut line);
+    object.put_json(&mut line);
     line.put_slice(b"}\n");
     line.freeze()
 }

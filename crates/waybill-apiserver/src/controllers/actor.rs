@@ -122,11 +122,13 @@ impl Actor {
         sent: Option<&Value>,
     ) -> Result<RequestAudit, Status> {
         let action = Action { verb: verb.to_owned(), target: Target::Resource(route.target()) };
+        let decision = Decision::Allow { reason: Reason::None };
         let facts = RequestFacts {
             id: mint_id(),
             user: &self.user,
             impersonated: None,
             action: &action,
+            decision: Some(&decision),
             uri: &route.path(),
             source_ips: &[],
             user_agent: USER_AGENT,
@@ -134,7 +136,6 @@ impl Actor {
         };
         let unavailable = |error: AuditUnavailable| Status::unavailable(error.to_string());
         let mut audit = self.recorder.begin(facts).await.map_err(unavailable)?;
-        audit.judged(&Decision::Allow { reason: Reason::None });
         audit.allowed().await.map_err(unavailable)?;
         if let Some(sent) = sent {
             audit.request_object(|| sent.clone());
@@ -157,6 +158,9 @@ async fn finish<T>(
     done: Result<T, Status>,
 ) -> Result<T, Status> {
     remarks.notes.tell(&mut audit);
+    if remarks.has_changed() {
+        audit.changed();
+    }
     let outcome = match &done {
         Ok(_) => ResponseStatus::code(code),
         Err(status) => ResponseStatus::from(status),

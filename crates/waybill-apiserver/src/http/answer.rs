@@ -5,11 +5,11 @@ use std::io::Write;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures_util::{Stream, StreamExt, stream};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 use waybill_api::status::Status;
 
-use super::body::{Body, BodyError, stream_body, whole_body};
+use super::body::{Body, BodyError};
 
 /// What is sent back.
 pub(crate) struct Answer {
@@ -33,6 +33,9 @@ pub(crate) type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
 
 /// How large a piece of a large answer is about.
 pub(crate) const PIECE: usize = 64 * 1024;
+
+/// By what name a request is on record.
+pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// Smaller answers gain nothing from compression; upstream's limit.
 pub(crate) const WORTH_COMPRESSING: usize = 128 * 1024;
@@ -67,7 +70,7 @@ impl Answer {
         pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
     ) -> Self {
         let empty = Self::json(StatusCode::OK, Bytes::new());
-        Self { body: AnswerBody::Stream(stream_body(pieces)), ..empty }
+        Self { body: AnswerBody::Stream(Body::pieces(pieces)), ..empty }
     }
 
     pub(crate) fn status(status: &Status) -> Self {
@@ -85,8 +88,8 @@ impl Answer {
 
     pub(crate) fn into_response(self, audit_id: &str) -> Response<Body> {
         let body = match self.body {
-            AnswerBody::Bytes(bytes) => whole_body(bytes),
-            AnswerBody::Pieces(pieces) => stream_body(stream::iter(pieces).map(Ok)),
+            AnswerBody::Bytes(bytes) => Body::whole(bytes),
+            AnswerBody::Pieces(pieces) => Body::pieces(stream::iter(pieces).map(Ok)),
             AnswerBody::Stream(body) => body,
         };
         let mut response = Response::new(body);
@@ -95,7 +98,7 @@ impl Answer {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Ok(id) = HeaderValue::from_str(audit_id) {
-            headers.insert("audit-id", id);
+            headers.insert(AUDIT_ID, id);
         }
         if self.retry_after > 0 {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after));

@@ -1,7 +1,6 @@
 //! Bodies of requests and answers.
 
 use std::{
-    convert::Infallible,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -9,15 +8,25 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use http_body_util::{
-    BodyExt, Full, LengthLimitError, Limited, StreamBody, combinators::UnsyncBoxBody,
-};
+use http_body_util::{BodyExt, LengthLimitError, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::timeout;
 use waybill_api::status::Status;
 
-/// The body of an answer.
-pub(crate) type Body = UnsyncBoxBody<Bytes, BodyError>;
+/// The body of an answer: as a whole, or in pieces as they come. It keeps what must live until all of it was taken, or it was
+/// given up.
+pub(crate) struct Body {
+    content: Content,
+    kept: Option<Box<dyn Send>>,
+}
+
+enum Content {
+    /// Empty once it was taken.
+    Whole(Bytes),
+    Pieces(Pieces),
+}
+
+type Pieces = UnsyncBoxBody<Bytes, BodyError>;
 
 /// Why the body of an answer broke off.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -25,16 +34,83 @@ pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 /// Largest body that is read, as upstream.
 pub(super) const LIMIT: usize = 3 * 1024 * 1024;
 
-/// A body that is known as a whole.
-pub(crate) fn whole_body(bytes: Bytes) -> Body {
-    Full::new(bytes).map_err(never).boxed_unsync()
+impl Body {
+    /// A body that is known as a whole.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self { content: Content::Whole(bytes), kept: None }
+    }
+
+    /// A body that comes in pieces, as long as there are any, or breaks off.
+    pub(crate) fn pieces(
+        pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
+    ) -> Self {
+        Self::from(StreamBody::new(pieces.map(|piece| piece.map(Frame::data))).boxed_unsync())
+    }
+
+    /// The same body, with which `more` lives.
+    pub(crate) fn keeping(self, more: impl Send + 'static) -> Self {
+        let kept: Box<dyn Send> = match self.kept {
+            None => Box::new(more),
+            Some(kept) => Box::new((kept, more)),
+        };
+        Self { kept: Some(kept), ..self }
+    }
+
+    /// The same body as `make` gives it away: of pieces, or of a rest alone that is longer than `most`.
+    pub(super) fn in_pieces<B>(
+        self,
+        most: usize,
+        make: impl FnOnce(Option<Pieces>, Bytes) -> B,
+    ) -> Self
+    where
+        B: hyper::body::Body<Data = Bytes, Error = BodyError> + Send + 'static,
+    {
+        let made = match self.content {
+            Content::Whole(bytes) if bytes.len() <= most => {
+                return Self { content: Content::Whole(bytes), kept: self.kept };
+            }
+            Content::Whole(bytes) => make(None, bytes),
+            Content::Pieces(pieces) => make(Some(pieces), Bytes::new()),
+        };
+        Self { content: Content::Pieces(made.boxed_unsync()), kept: self.kept }
+    }
 }
 
-/// A body that comes in pieces, as long as there are any, or breaks off.
-pub(crate) fn stream_body(
-    pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
-) -> Body {
-    StreamBody::new(pieces.map(|piece| piece.map(Frame::data))).boxed_unsync()
+/// The body of a node's answer, which is passed on.
+impl From<Pieces> for Body {
+    fn from(pieces: Pieces) -> Self {
+        Self { content: Content::Pieces(pieces), kept: None }
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.get_mut().content {
+            Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Content::Pieces(pieces) => Pin::new(pieces).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Whole(bytes) => bytes.is_empty(),
+            Content::Pieces(pieces) => pieces.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Pieces(pieces) => pieces.size_hint(),
+        }
+    }
 }
 
 /// Reads the whole body of a request, for which the client has as long as `patience`.
@@ -48,39 +124,4 @@ pub(crate) async fn read_body(body: Incoming, patience: Duration) -> Result<Byte
         Ok(Err(_)) => Err(Status::bad_request("the request body could not be read")),
         Err(_) => Err(Status::timeout("the request body took too long")),
     }
-}
-
-/// A body that keeps something until all of it was taken, or it was given up.
-struct Keeping<T> {
-    body: Body,
-    _kept: T,
-}
-
-/// `body`, with which `kept` lives.
-pub(crate) fn keeping(body: Body, kept: impl Send + Unpin + 'static) -> Body {
-    Keeping { body, _kept: kept }.boxed_unsync()
-}
-
-impl<T: Unpin> hyper::body::Body for Keeping<T> {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-fn never(impossible: Infallible) -> BodyError {
-    match impossible {}
 }

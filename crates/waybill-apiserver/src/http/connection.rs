@@ -28,16 +28,13 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use waybill_api::status::Status;
 use waybill_stream::{
     long_target::{HTTP1_BUFFER, LongTargetIo},
     open_connections::{ACCEPT_PAUSE, AcceptTrouble, OpenConnection, OpenConnections},
 };
 
-use super::{
-    answer::{Answer, PIECE},
-    body::Body,
-    room::Room,
-};
+use super::{answer::PIECE, body::Body, room::Room};
 use crate::authn::Peer;
 
 /// How often a silent HTTP/2 client is asked whether it is still there.
@@ -61,8 +58,10 @@ pub(crate) struct Connection {
     pub(crate) peer: Arc<Peer>,
     /// Counts as long as it, or a session that came from it, lasts.
     pub(crate) open: Arc<OpenConnection>,
-    /// The place of this request's body among those of its connection, where several come at once.
-    pub(crate) _body: Option<Arc<OwnedSemaphorePermit>>,
+    /// What the requests of one connection may make us hold, where several come at once.
+    pub(crate) room: Option<Room>,
+    /// The place of this request's body in that room; why there is none.
+    pub(crate) body: Result<Option<Arc<OwnedSemaphorePermit>>, Status>,
 }
 
 /// What connections are served with.
@@ -162,8 +161,8 @@ async fn serve_connection<S: Service>(
         Err(_) => return,
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let connection =
-        Connection { address, peer: Arc::new(service.identify(chain)), open, _body: None };
+    let peer = Arc::new(service.identify(chain));
+    let connection = Connection { address, peer, open, room: None, body: Ok(None) };
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let result = if is_http2 {
         serve_http2((stream, patience), service, connection, stop).await
@@ -220,13 +219,10 @@ async fn serve_http2<S: Service>(
         noted.store(true, Ordering::Relaxed);
         let (service, connection, room) = (Arc::clone(&service), connection.clone(), room.clone());
         async move {
-            let method = request.method().clone();
-            let _body = match room.for_body(&request).await {
-                Ok(body) => body,
-                Err(status) => return Ok(Answer::status(&status).into_response("")),
-            };
-            let answer = service.answer(Connection { _body, ..connection }, request).await;
-            Ok::<_, Infallible>(room.admit(&method, answer))
+            let body = room.for_body(&request).await;
+            let connection = Connection { room: Some(room.clone()), body, ..connection };
+            let answer = service.answer(connection, request).await;
+            Ok::<_, Infallible>(answer.map(|body| room.piece_by_piece(body)))
         }
     });
     let serving = http2::Builder::new(TokioExecutor::new())

@@ -8,7 +8,11 @@ use jiff::Timestamp;
 use serde_json::json;
 use waybill_api::status::Status;
 
-use super::{From, Reader, Selection, pages::Page, view::View};
+use super::{
+    From, Reader, Selection,
+    pages::{Page, Rest},
+    view::View,
+};
 use crate::{
     cache::{Cache, CachedObject, Listing},
     document::put,
@@ -46,7 +50,14 @@ impl Reader {
                 let listing = listing(cache, from, &selection)?;
                 self.pages.first(&user.name, subject, listing, limit, now)
             }
-            token => self.pages.next(&subject, token, limit, now)?,
+            token => match self.pages.next(&subject, token, limit, now)? {
+                Rest::Page(page) => page,
+                Rest::After(key) => {
+                    let keep = |object: &CachedObject| selection.selects(object);
+                    let listing = cache.list(&selection.namespace, Some(&key), usize::MAX, keep);
+                    self.pages.first(&user.name, subject, listing, limit, now)
+                }
+            },
         };
         // How many are left is said only where it is exact for the client too.
         let remaining = (!selection.is_narrow()).then_some(page.remaining).filter(|&left| left > 0);
@@ -110,7 +121,7 @@ impl Iterator for ListPieces {
             if !std::mem::replace(&mut self.is_first, false) && !view.is_protobuf {
                 piece.put_u8(b',');
             }
-            if object.json_len() > PIECE && view.is_as_stored(resource) {
+            if object.item_len() > PIECE && view.is_as_stored(resource) {
                 self.unsent = Some((object, 0));
             } else {
                 view.put_item(resource, &object, *now, &mut piece);
@@ -128,9 +139,9 @@ impl ListPieces {
     /// Appends more of an object that is too large for one piece; false if there is none.
     fn put_unsent(&mut self, piece: &mut BytesMut) -> bool {
         let Some((object, sent)) = self.unsent.take() else { return false };
-        let more = PIECE.min(object.json_len() - sent);
-        object.put_json_part(sent, more, piece);
-        if sent + more < object.json_len() {
+        let more = PIECE.min(object.item_len() - sent);
+        object.put_item_part(sent, more, piece);
+        if sent + more < object.item_len() {
             self.unsent = Some((object, sent + more));
         }
         true

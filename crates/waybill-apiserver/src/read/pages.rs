@@ -1,11 +1,12 @@
 //! Lists in pages: each page is a piece of the same moment.
 //!
 //! The first page keeps the whole list, which is a vector of pointers, and hands out a token for the
-//! rest. Tokens live for a few minutes; after that the client is told to start again. When there are
+//! rest. Tokens live for a few minutes; after that the client may start again, or go on with what there is then. When there are
 //! too many lists, whoever began the most pays, so nobody ends the lists of others.
 
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -16,13 +17,22 @@ use uuid::Uuid;
 use waybill_api::status::Status;
 use waybill_core::id::ResourceVersion;
 
-use crate::cache::{CachedObject, Listing};
+use crate::{
+    cache::{CachedObject, Listing, ObjectKey},
+    document::{at, put, text},
+};
 
 /// Lists that can be in progress at once.
 const KEPT: usize = 256;
 
 /// How long the rest of a list can be asked for.
 const LIFE: SignedDuration = SignedDuration::from_secs(300);
+
+/// Upstream's words.
+const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a \
+    new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+    results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
+    deleted between the time the first chunk was returned and now may show up in the list.";
 
 /// The rest of lists that were begun.
 #[derive(Default)]
@@ -37,6 +47,13 @@ struct Begun {
     until: Timestamp,
     listing: Arc<[Arc<CachedObject>]>,
     revision: ResourceVersion,
+}
+
+/// What comes next in a list.
+pub(crate) enum Rest {
+    Page(Page),
+    /// Of what there is now, all after this object: its client knows that the list is not of one moment.
+    After(ObjectKey),
 }
 
 /// One page of a list.
@@ -82,29 +99,27 @@ impl Pages {
         page
     }
 
-    /// The page that `token` asks for, if it is one of a list of `subject`.
+    /// What `token` asks for, if that is a page of a list of `subject`.
     pub(crate) fn next(
         &self,
         subject: &str,
         token: &str,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Page, Status> {
+    ) -> Result<Rest, Status> {
         let invalid = || Status::bad_request("continue key is not valid");
-        let (id, start) = parse_token(token).ok_or_else(invalid)?;
+        let Token { list, after } = Token::parse(token).ok_or_else(invalid)?;
+        let Some((id, start)) = list else { return Ok(Rest::After(after)) };
         let mut all = self.lock();
         all.retain(|begun| begun.until > now);
-        let begun = all.iter().find(|begun| begun.id == id);
-        let begun = begun.ok_or_else(|| {
-            Status::expired(
-                "The provided continue parameter is too old to display a consistent list result. \
-                 You must start a new list without the continue parameter.",
-            )
-        })?;
+        let Some(begun) = all.iter().find(|begun| begun.id == id) else {
+            let newest = Token { list: None, after };
+            return Err(Status::expired_list(EXPIRED, newest.to_string()));
+        };
         if begun.subject != subject {
             return Err(invalid());
         }
-        Ok(begun.page(start, limit))
+        Ok(Rest::Page(begun.page(start, limit)))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Begun>> {
@@ -117,8 +132,12 @@ impl Begun {
         let rest = self.listing.get(start..).unwrap_or_default();
         let length = if limit == 0 { rest.len() } else { limit.min(rest.len()) };
         let remaining = rest.len() - length;
-        let next = if remaining == 0 { String::new() } else { token(self.id, start + length) };
-        let objects = rest.iter().take(length).cloned().collect();
+        let objects: Vec<_> = rest.iter().take(length).cloned().collect();
+        let next = objects.last().filter(|_| remaining > 0).map(|last| Token {
+            list: Some((self.id, start + length)),
+            after: last.key.clone(),
+        });
+        let next = next.as_ref().map(Token::to_string).unwrap_or_default();
         Page { objects, revision: self.revision, next, remaining }
     }
 }
@@ -136,15 +155,42 @@ fn given_up(all: &VecDeque<Begun>, user: &str) -> Option<usize> {
     own.or_else(|| all.iter().position(has_most))
 }
 
-fn token(id: Uuid, start: usize) -> String {
-    URL_SAFE_NO_PAD.encode(json!({"list": id.to_string(), "start": start}).to_string())
+/// Where a list goes on, as its client is told. Clients can make up any.
+struct Token {
+    /// In which list, and after how many objects; nothing for what there is now.
+    list: Option<(Uuid, usize)>,
+    /// After which object, if the list is gone.
+    after: ObjectKey,
 }
 
-fn parse_token(token: &str) -> Option<(Uuid, usize)> {
-    let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
-    let token: Value = serde_json::from_slice(&bytes).ok()?;
-    let id = Uuid::parse_str(token.get("list")?.as_str()?).ok()?;
-    Some((id, usize::try_from(token.get("start")?.as_u64()?).ok()?))
+impl Token {
+    fn parse(token: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let token: Value = serde_json::from_slice(&bytes).ok()?;
+        let said = |field| text(&token, field);
+        let list = match said("/list") {
+            "" => None,
+            id => {
+                let start = usize::try_from(at(&token, "/start").as_u64()?).ok()?;
+                Some((Uuid::parse_str(id).ok()?, start))
+            }
+        };
+        let after = ObjectKey::new(said("/namespace"), said("/name"));
+        // Who names neither a list nor an object names nothing.
+        (list.is_some() || !after.name.is_empty()).then_some(Self { list, after })
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ObjectKey { namespace, name } = &self.after;
+        let mut token = json!({"namespace": namespace, "name": name});
+        if let Some((id, start)) = self.list {
+            put(&mut token, "/list", id.to_string());
+            put(&mut token, "/start", start);
+        }
+        f.write_str(&URL_SAFE_NO_PAD.encode(token.to_string()))
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +213,14 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    #[track_caller]
+    fn next(pages: &Pages, token: &str, limit: usize, second: i64) -> Page {
+        match pages.next("", token, limit, at(second)).unwrap() {
+            Rest::Page(page) => page,
+            Rest::After(key) => panic!("the list is gone at {key:?}"),
+        }
+    }
+
     #[test]
     fn pages_cover_the_list_once() {
         let pages = Pages::default();
@@ -180,7 +234,7 @@ mod tests {
             if page.next.is_empty() {
                 break;
             }
-            page = pages.next("", &page.next, 10, at(1)).unwrap();
+            page = next(&pages, &page.next, 10, 1);
         }
         assert_eq!(sizes, [(10, 15), (10, 5), (5, 0)]);
         names.dedup();
@@ -191,8 +245,16 @@ mod tests {
     fn old_and_bad_tokens_are_refused() {
         let pages = Pages::default();
         let page = pages.first("u", String::new(), listing(3, 1), 1, at(0));
-        assert_eq!(pages.next("", &page.next, 1, at(301)).err().unwrap().code(), 410);
-        assert_eq!(pages.next("", "nonsense", 1, at(0)).err().unwrap().code(), 400);
+        for nonsense in ["nonsense", "e30", "eyJsaXN0IjoieCJ9"] {
+            assert_eq!(pages.next("", nonsense, 1, at(0)).err().unwrap().code(), 400, "{nonsense}");
+        }
+        let expired = pages.next("", &page.next, 1, at(301)).err().unwrap();
+        assert_eq!(expired.code(), 410);
+        let told = serde_json::to_value(&expired).unwrap();
+        match pages.next("", text(&told, "/metadata/continue"), 1, at(301)).unwrap() {
+            Rest::After(key) => assert_eq!(&*key.name, "o000"),
+            Rest::Page(_) => panic!("the list is gone"),
+        }
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use waybill_api::status::Status;
 
 use crate::{
     cache::CachedObject,
     convert,
+    document::without_type,
     http::Answer,
     protobuf,
     registry::Resource,
@@ -217,12 +218,12 @@ impl View {
             return;
         }
         if self.is_as_stored(resource) {
-            object.put_json(list);
+            object.put_item(list);
             return;
         }
         let document = convert::from_storage(resource, object.document());
         let shown = match self.form {
-            Form::Object => document,
+            Form::Object => without_type(document),
             Form::Metadata => partial_object_metadata(&document, self.meta),
             Form::Table(include) => self.table(resource, include, now).row(&document),
         };
@@ -232,6 +233,29 @@ impl View {
     /// Whether objects are sent as they are kept.
     pub(super) fn is_as_stored(&self, resource: &'static Resource) -> bool {
         self.form == Form::Object && !self.is_protobuf && is_stored_form(resource)
+    }
+
+    /// The end of the first objects of a watch, or a bookmark, of an object that has nothing but `metadata`.
+    pub(super) fn bookmark(
+        &self,
+        resource: &'static Resource,
+        metadata: Value,
+        now: Timestamp,
+    ) -> Value {
+        let (kind, version) = match self.form {
+            Form::Table(_) => (resource.kind, resource.api_version()),
+            Form::Object | Form::Metadata => self.item_kind(resource),
+        };
+        let tells_more = metadata.get("annotations").is_some();
+        let object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
+        match self.form {
+            Form::Object | Form::Metadata => object,
+            // What a bookmark says is never left out.
+            Form::Table(IncludeObject::None) if tells_more => {
+                self.table(resource, IncludeObject::Metadata, now).object(&object)
+            }
+            Form::Table(include) => self.table(resource, include, now).object(&object),
+        }
     }
 
     fn table(

@@ -1,6 +1,7 @@
 //! `watch`: one line per change, until the time is up or the client is gone.
 
 use std::{
+    mem,
     pin::Pin,
     sync::{Arc, Weak},
     time::Duration,
@@ -16,10 +17,10 @@ use waybill_core::id::ResourceVersion;
 use super::{
     EventRoom, From, Reader, Selection,
     event::{PIECE, Unsent},
-    view::View,
+    view::{Form, View},
 };
 use crate::{
-    cache::{Cache, CachedObject, ChangeKind, Told, Watcher, event_line, object_line},
+    cache::{Cache, CachedObject, ChangeKind, Told, Watcher, object_line},
     clock::Clock,
     document::put,
     http::BodyError,
@@ -94,6 +95,7 @@ pub(crate) async fn watch_lines(
         watcher,
         initial: initial.into_iter(),
         unsent: None,
+        has_columns: false,
         room: reader.room.clone(),
         end_of_initial: told_end.then_some(seen),
         deadline,
@@ -136,7 +138,7 @@ fn whole_event(view: View, kind: &str, object: &Value) -> Bytes {
     if view.is_protobuf {
         return protobuf::encode_event(kind, object).unwrap_or_default().into();
     }
-    Bytes::from(format!("{}\n", json!({"type": kind, "object": object})))
+    Bytes::from(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
 }
 
 struct Lines {
@@ -149,6 +151,8 @@ struct Lines {
     /// Those that are gone by the time they are sent end the watch: so much has changed meanwhile.
     initial: std::vec::IntoIter<Weak<CachedObject>>,
     unsent: Option<Unsent>,
+    /// Whether a table has told its columns.
+    has_columns: bool,
     room: EventRoom,
     /// The revision of the initial objects, until their end has been said.
     end_of_initial: Option<ResourceVersion>,
@@ -229,27 +233,32 @@ impl Lines {
         Some(piece)
     }
 
-    fn made_event(&self, kind: ChangeKind, object: &CachedObject) -> Bytes {
-        let now = (self.clock)();
-        if self.view.is_protobuf {
-            let shown = self.view.shown(self.resource, object.document(), now);
-            return whole_event(self.view, kind.as_str(), &shown);
+    fn made_event(&mut self, kind: ChangeKind, object: &CachedObject) -> Bytes {
+        let shown = self.view.shown(self.resource, object.document(), (self.clock)());
+        let shown = self.with_columns_once(shown);
+        whole_event(self.view, kind.as_str(), &shown)
+    }
+
+    /// Tables of one watch have the same columns, which only the first tells, as upstream's.
+    fn with_columns_once(&mut self, mut shown: Value) -> Value {
+        if matches!(self.view.form, Form::Table(_)) && mem::replace(&mut self.has_columns, true) {
+            put(&mut shown, "/columnDefinitions", Value::Null);
         }
-        event_line(kind, &self.view.object(self.resource, object, now))
+        shown
     }
 
     fn is_as_stored(&self) -> bool {
         self.view.is_as_stored(self.resource)
     }
 
-    fn bookmark(&self, revision: ResourceVersion, end_of_initial: bool) -> Bytes {
+    fn bookmark(&mut self, revision: ResourceVersion, end_of_initial: bool) -> Bytes {
         let mut metadata =
             json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
         if end_of_initial {
             put(&mut metadata, "/annotations", json!({"k8s.io/initial-events-end": "true"}));
         }
-        let (kind, api_version) = self.view.item_kind(self.resource);
-        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        let object = self.view.bookmark(self.resource, metadata, (self.clock)());
+        let object = self.with_columns_once(object);
         whole_event(self.view, "BOOKMARK", &object)
     }
 }

@@ -73,7 +73,7 @@ impl Writer {
         let resource = change.resource();
         for _ in 0..RETRIES {
             let key = key_of(&document);
-            let commit = self.objects.commit(resource, &key, Expected::Absent, Some(&document));
+            let commit = self.commit(change, &key, Expected::Absent, Some(&document));
             match commit.await {
                 Ok(revision) => return Ok(with_version(document, revision)),
                 Err(CommitError::Conflict(_)) if generate => generate_name(&mut document),

@@ -96,7 +96,6 @@ impl Writer {
         options: &DeleteOptions,
         ask: Ask,
     ) -> Result<Deletion, Status> {
-        let resource = change.resource();
         for _ in 0..RETRIES {
             let current = self.current(change)?;
             let document = current.document();
@@ -114,7 +113,7 @@ impl Writer {
             }
             let expected = Expected::At(current.revision);
             let key = change.key();
-            match self.objects.commit(resource, &key, expected, next.as_ref()).await {
+            match self.commit(change, &key, expected, next.as_ref()).await {
                 Ok(revision) => return Ok(outcome(change, next, uid, revision)),
                 Err(CommitError::Conflict(_)) if options.resource_version.is_empty() => {}
                 Err(CommitError::Conflict(_)) => break,

@@ -1,12 +1,12 @@
 //! `update` and `patch`: both make a new document of the current one.
 
 use serde_json::Value;
-use waybill_api::{field::ErrorList, status::Status};
+use waybill_api::{exec::ADDED_CONTAINERS_ANNOTATION, field::ErrorList, status::Status};
 use waybill_core::id::ResourceVersion;
 
 use super::{Change, RETRIES, Writer, Written, modified_by_others, store_failure, subject};
 use crate::{
-    admission::Operation,
+    admission::{Operation, ephemeral::added_containers},
     document::{
         at, has_finalizers, is_terminating, metadata, put, remove_metadata, set_metadata,
         with_version,
@@ -61,8 +61,7 @@ impl Writer {
         part: Part,
         mut make: impl FnMut(&Value) -> Result<Value, Status> + Send,
     ) -> Result<Written, Status> {
-        let resource = change.resource();
-        let kind = Self::kind(resource)?;
+        let kind = Self::kind(change.resource())?;
         for _ in 0..RETRIES {
             let current = self.current(change)?;
             let old = current.document();
@@ -87,8 +86,11 @@ impl Writer {
                 && at(&new, "/metadata/deletionGracePeriodSeconds").as_i64().unwrap_or(0) == 0;
             let kept = (!gone).then_some(&new);
             let expected = Expected::At(current.revision);
-            match self.objects.commit(resource, &change.key(), expected, kept).await {
+            match self.commit(change, &change.key(), expected, kept).await {
                 Ok(revision) => {
+                    if part == Part::EphemeralContainers {
+                        note_added_containers(change, &old, &new);
+                    }
                     return Ok(Written { document: with_version(new, revision), warnings });
                 }
                 // Made again of what is there now; a version that the client named no longer fits.
@@ -162,6 +164,18 @@ impl Writer {
                 kinds::validate_finalize(new, old, &self.context)
             }
         }
+    }
+}
+
+/// Who added which ephemeral container is in the audit log at every level, so that its processes lead to a
+/// user.
+fn note_added_containers(change: Change<'_>, before: &Value, after: &Value) {
+    // What cannot be read was not admitted.
+    let Ok(added) = added_containers(before, after) else { return };
+    let added = added.ephemeral_containers;
+    let names: Vec<_> = added.iter().map(|container| container.name.as_str()).collect();
+    if !names.is_empty() {
+        change.remarks.notes.state(ADDED_CONTAINERS_ANNOTATION, names.join(","));
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Event {
     #[serde(rename = "sourceIPs", default)]
     pub(super) source_ips: Vec<String>,
     #[serde(default)]
+    pub(super) user_agent: String,
+    #[serde(default)]
     pub(super) object_ref: Option<ObjectReference>,
     #[serde(default)]
     pub(super) response_status: Option<ResponseStatus>,

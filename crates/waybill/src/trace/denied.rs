@@ -49,6 +49,7 @@ mod tests {
             at: jiff::Timestamp::from_second(1_767_323_045).unwrap(),
             kind: TraceKind::Exec,
             audit_id: "a".to_owned(),
+            asked_again_as: None,
             caller: Caller {
                 user: "anna".to_owned(),
                 uid: String::new(),

@@ -32,6 +32,6 @@ impl Api {
         if is_upgrade(request.headers()) {
             return Ok(Handled::Session(self.proxy.log_socket(request, &node, &target).await));
         }
-        Ok(Handled::Upgraded(self.proxy.stream(&node, &target).await))
+        Ok(Handled::PassedOn(self.proxy.stream(&node, &target).await))
     }
 }

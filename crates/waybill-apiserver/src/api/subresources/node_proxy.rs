@@ -31,7 +31,7 @@ impl Api {
             "" => NodeTarget::raw(&options.path),
             query => NodeTarget::raw(&format!("{}?{query}", options.path)),
         };
-        Ok(Handled::Upgraded(self.proxy.get(&node, &target).await))
+        Ok(Handled::PassedOn(self.proxy.get(&node, &target).await))
     }
 }
 

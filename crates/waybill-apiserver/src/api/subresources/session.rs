@@ -1,13 +1,17 @@
-//! What sessions have in common: who may open one, which container is meant, and where its node is.
+//! Sessions with a pod, as far as exec, attach and port-forward are one: who may open one, which container is meant, and
+//! where its node is.
 
-use http::Method;
+use http::{Method, Request};
+use hyper::body::Incoming;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use waybill_api::{gates::KubeVersion, status::Status};
+use waybill_api::{exec::SessionKind, gates::KubeVersion, status::Status};
+use waybill_core::id::AuditId;
+use waybill_stream::long_target;
 
 use crate::{
     admission::{Attributes, Operation, WriteOptions},
-    api::{Api, Context},
+    api::{Api, Context, Handled},
     cache::ObjectKey,
     document::{at, items, text},
     kinds::node::NODES,
@@ -20,10 +24,72 @@ use crate::{
     route::ResourceRoute,
 };
 
+/// What a client says about a session of one kind.
+pub(super) trait SessionOptions: Serialize + DeserializeOwned {
+    fn read(query: &str) -> Result<Self, Status>;
+
+    /// What the pod's node is asked for.
+    fn target(self, api: &Api, asked: &AskedSession<'_>) -> Result<NodeTarget, Status>;
+}
+
+/// A session that was admitted.
+pub(super) struct AskedSession<'a> {
+    pub(super) route: &'a ResourceRoute,
+    pub(super) audit_id: &'a AuditId,
+    pod: &'a Value,
+}
+
+impl AskedSession<'_> {
+    pub(super) fn pod_path(&self) -> PodPath<'_> {
+        pod_path(self.route)
+    }
+
+    /// The container that is meant.
+    pub(super) fn container(&self, wanted: &str) -> Result<String, Status> {
+        container(self.pod, wanted)
+    }
+
+    /// What to ask the node for, with the token of the session.
+    pub(super) fn signed(
+        &self,
+        api: &Api,
+        kind: SessionKind,
+        container: &str,
+        target: NodeTarget,
+    ) -> Result<NodeTarget, Status> {
+        let (pod, uid) = (self.pod_path(), node_uid(self.pod));
+        let place = SessionPlace { kind, pod, uid, container };
+        let token = api.session_signer.sign(&place, &target, self.audit_id, (api.clock)());
+        Ok(target.with_session(token.map_err(|error| Status::internal(error.to_string()))?))
+    }
+}
+
+/// The answer to options that cannot be read.
+pub(super) fn refused(error: impl std::error::Error) -> Status {
+    Status::bad_request(error.to_string())
+}
+
 /// Where a kubelet listens if its node does not say.
 const KUBELET_PORT: u16 = 10_250;
 
 impl Api {
+    /// Opens a session with the node of a pod.
+    pub(super) async fn session<O: SessionOptions>(
+        &self,
+        route: &ResourceRoute,
+        mut context: Context<'_>,
+        request: Request<Incoming>,
+    ) -> Result<Handled, Status> {
+        self.authorize_upgrade(route, &mut context)?;
+        let options = O::read(long_target::query(&request))?;
+        let options = self.admit_connect(route, &mut context, options).await?;
+        let pod = self.reader.get(&route.with_subresource(""))?.content();
+        let asked = AskedSession { route, audit_id: context.audit.id(), pod: &pod };
+        let target = options.target(self, &asked)?;
+        let node = self.pod_node_address(&pod)?;
+        Ok(Handled::Session(self.proxy.upgrade(request, &node, &target).await))
+    }
+
     /// Asks admission about a session or a path of a node; returns the options to go on with.
     pub(super) async fn admit_connect<T: Serialize + DeserializeOwned>(
         &self,
@@ -46,17 +112,6 @@ impl Api {
             remarks: context.remarks,
         };
         self.writer.admission.connect(&mut attributes, options).await
-    }
-
-    /// What to ask the node for, with the token of the session.
-    pub(super) fn sign(
-        &self,
-        place: &SessionPlace<'_>,
-        target: NodeTarget,
-        context: &Context<'_>,
-    ) -> Result<NodeTarget, Status> {
-        let token = self.session_signer.sign(place, &target, context.audit.id(), (self.clock)());
-        Ok(target.with_session(token.map_err(|error| Status::internal(error.to_string()))?))
     }
 
     /// Where the kubelet of the pod's node listens.
@@ -91,7 +146,7 @@ impl Api {
     }
 
     /// A WebSocket opens with GET; since 1.35 that needs `create` as SPDY always did.
-    pub(super) fn authorize_upgrade(
+    fn authorize_upgrade(
         &self,
         route: &ResourceRoute,
         context: &mut Context<'_>,
@@ -141,7 +196,7 @@ pub(super) fn container(pod: &Value, wanted: &str) -> Result<String, Status> {
 }
 
 /// The uid by which its node knows a pod; that of a static pod is in its mirror.
-pub(super) fn node_uid(pod: &Value) -> &str {
+fn node_uid(pod: &Value) -> &str {
     let mirrored = at(pod, "/metadata/annotations/kubernetes.io~1config.mirror").as_str();
     mirrored.unwrap_or_else(|| text(pod, "/metadata/uid"))
 }

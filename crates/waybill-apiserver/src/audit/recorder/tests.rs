@@ -98,6 +98,7 @@ async fn begin(fixture: &Fixture, action: &Action, lifetime: Lifetime) -> Reques
         user: &jane(),
         impersonated: None,
         action,
+        decision: None,
         uri: URI,
         source_ips: &["10.0.0.9".parse().unwrap(), "::1".parse().unwrap()],
         user_agent: "kubectl/v1.37",
@@ -223,6 +224,7 @@ async fn many_requests_at_once_share_a_file_that_rotates() {
             user: &user,
             impersonated: None,
             action: &action,
+            decision: None,
             uri: "/",
             source_ips: &[],
             user_agent: "",
@@ -328,6 +330,7 @@ async fn a_log_without_room_refuses_requests_if_told_so() {
         user: &user,
         impersonated: Some(&user),
         action: &action,
+        decision: None,
         uri: "/",
         source_ips: &[],
         user_agent: "",
@@ -356,7 +359,24 @@ async fn try_to_begin(
     fixture: &Fixture,
     action: &Action,
 ) -> Result<RequestAudit, AuditUnavailable> {
-    let mut audit = begin_as(fixture, &jane(), action).await?;
+    begin_allowed(fixture, &jane(), action).await
+}
+
+async fn begin_as(
+    fixture: &Fixture,
+    user: &User,
+    action: &Action,
+) -> Result<RequestAudit, AuditUnavailable> {
+    begin_judged(fixture, user, action, None).await
+}
+
+async fn begin_allowed(
+    fixture: &Fixture,
+    user: &User,
+    action: &Action,
+) -> Result<RequestAudit, AuditUnavailable> {
+    let allowed = authz::Decision::Allow { reason: authz::Reason::None };
+    let mut audit = begin_judged(fixture, user, action, Some(&allowed)).await?;
     match audit.allowed().await {
         Ok(()) => Ok(audit),
         Err(error) => {
@@ -366,16 +386,18 @@ async fn try_to_begin(
     }
 }
 
-async fn begin_as(
+async fn begin_judged(
     fixture: &Fixture,
     user: &User,
     action: &Action,
+    decision: Option<&authz::Decision>,
 ) -> Result<RequestAudit, AuditUnavailable> {
     let facts = RequestFacts {
         id: mint_id(),
         user,
         impersonated: None,
         action,
+        decision,
         uri: URI,
         source_ips: &[],
         user_agent: "",
@@ -549,6 +571,7 @@ async fn the_record_is_short_unless_it_holds_a_command() {
             user: &user,
             impersonated: None,
             action: &action("get", "pods", subresource),
+            decision: None,
             uri: &uri,
             source_ips: &[],
             user_agent: "",
@@ -571,8 +594,7 @@ async fn reads_of_one_user_have_a_limit_and_nothing_else_is_left_out() {
     let mallory = User { name: "mallory".to_owned(), ..User::default() };
     let ask = async |user: &User, verb: &str, resource: &str| {
         let action = action(verb, resource, "");
-        let mut audit = begin_as(&fixture, user, &action).await.unwrap();
-        audit.allowed().await.unwrap();
+        let audit = begin_allowed(&fixture, user, &action).await.unwrap();
         audit.complete(ResponseStatus::code(200)).await.unwrap();
     };
     for _ in 0..12_000 {

@@ -196,6 +196,7 @@ impl Server {
                 user: &issued.user,
                 impersonated: None,
                 action: &Action { verb: "login".to_owned(), target: Target::Path(URI.to_owned()) },
+                decision: None,
                 uri: URI,
                 source_ips: &[],
                 user_agent: "",

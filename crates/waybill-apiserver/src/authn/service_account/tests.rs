@@ -104,9 +104,10 @@ fn check(binding: Binding, cluster: &Cluster, second: i64, expected: Result<(), 
 fn the_user_is_the_account_and_its_pod() {
     let tokens = tokens();
     let token = issue(&tokens, pod_bound(), &[]);
-    let (mut user, audiences) =
+    let (user, audiences) =
         tokens.verify(&token, tokens.audiences(), &Cluster::full(), at(NOW)).unwrap();
-    assert_eq!(audiences, [API]);
+    assert_eq!(*audiences, [API]);
+    let mut user = User::clone(&user);
     let id = user.extra.remove("authentication.kubernetes.io/credential-id").unwrap();
     assert!(id[0].starts_with("JTI=") && id[0].len() == 40, "{id:?}");
     let extra = |key: &str, value: &str| {
@@ -117,7 +118,11 @@ fn the_user_is_the_account_and_its_pod() {
         User {
             name: "system:serviceaccount:ns:robot".into(),
             uid: "sa/robot-uid".into(),
-            groups: vec!["system:serviceaccounts".into(), "system:serviceaccounts:ns".into()],
+            groups: vec![
+                "system:serviceaccounts".into(),
+                "system:serviceaccounts:ns".into(),
+                "system:authenticated".into(),
+            ],
             extra: BTreeMap::from([
                 extra("pod-name", "web"),
                 extra("pod-uid", "pod/web-uid"),
@@ -209,7 +214,7 @@ fn audience_and_issuer_must_be_ours() {
             [\"https://kubernetes.default.svc\"]"
     );
     let (_, audiences) = tokens.verify(&token, &vault[..1], &cluster, at(NOW)).unwrap();
-    assert_eq!(audiences, ["vault"]);
+    assert_eq!(*audiences, ["vault"]);
 
     let key = SigningKey::generate().unwrap();
     let other = ServiceAccountTokens::new(
@@ -260,5 +265,5 @@ fn claims_read_as_upstream_writes_them() {
     );
     let one = serde_json::json!({"aud": "a", "exp": 1, "iat": 1, "iss": "i", "nbf": 1, "sub": "s",
         "kubernetes.io": {"namespace": "n", "serviceaccount": {"name": "x", "uid": "u"}}});
-    assert_eq!(serde_json::from_value::<Claims>(one).unwrap().aud, ["a"]);
+    assert_eq!(serde_json::from_value::<Claims>(one).unwrap().aud[..], ["a"]);
 }

@@ -90,7 +90,7 @@ fn the_issued_token_verifies_with_its_binding() {
         let answer = token_request(&tokens, &Cluster, ROBOT, &body, longest, now).unwrap();
         let token = answer.body["status"]["token"].as_str().unwrap();
         let (user, audiences) = tokens.verify(token, tokens.audiences(), &Cluster, now).unwrap();
-        assert_eq!(audiences, ["api"]);
+        assert_eq!(*audiences, ["api"]);
         let extra = |key: &str| {
             let key = format!("authentication.kubernetes.io/{key}");
             user.extra.get(&key).map(|values| values[0].clone())

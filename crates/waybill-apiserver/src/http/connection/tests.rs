@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{TlsConnector, client};
 use waybill_stream::open_connections::MostConnections;
 
-use super::{super::body::whole_body, *};
+use super::*;
 use crate::pki::{Pki, PkiConfig, tls::server_config};
 
 /// A tenth of a second; the checks wait a hundred times as long.
@@ -61,7 +61,7 @@ impl Service for Hello {
             let _waiting = Waiting::new(self);
             return std::future::pending().await;
         }
-        Response::new(whole_body(Bytes::from_static(b"hello")))
+        Response::new(Body::whole(Bytes::from_static(b"hello")))
     }
 }
 

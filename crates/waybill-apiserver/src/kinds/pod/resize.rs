@@ -65,12 +65,11 @@ pub(crate) fn validate_resize(new: &Value, old: &Value) -> ErrorList {
         return vec![FieldError::forbidden(FieldPath::new(""), why)];
     }
     let (spec, before) = (new.get("spec"), old.get("spec"));
-    for list in LISTS {
-        if !are_same_containers(spec.get(list).value(), before.get(list).value()) {
-            let detail = "containers may not be added, removed, renamed or reordered by a resize";
-            errors.push(spec.get(list).forbidden(detail));
-            return errors;
-        }
+    let others: ErrorList =
+        LISTS.iter().flat_map(|list| other_containers(spec, before, list)).collect();
+    if !others.is_empty() {
+        errors.extend(others);
+        return errors;
     }
     let class = old.get("status").get("qosClass").text();
     let class = if class.is_empty() { qos::class(before.value()) } else { class };
@@ -126,6 +125,18 @@ fn are_same_containers(one: &Value, other: &Value) -> bool {
         items.map(|container| text(container, "name").to_owned()).collect()
     };
     names(one) == names(other)
+}
+
+/// What is wrong with containers that are not those which were there, in their order.
+fn other_containers(spec: Field<'_, '_>, before: Field<'_, '_>, list: &str) -> ErrorList {
+    let (now, before) = (spec.get(list), before.get(list));
+    if now.items().count() != before.items().count() {
+        return vec![now.forbidden(format!("{list} may not be added or removed on resize"))];
+    }
+    let pairs = now.items().zip(before.items());
+    let renamed = pairs.filter(|(now, before)| now.get("name").text() != before.get("name").text());
+    let detail = format!("{list} may not be renamed or reordered on resize");
+    renamed.map(|(now, _)| now.get("name").forbidden(detail.as_str())).collect()
 }
 
 fn check_container(

@@ -21,7 +21,7 @@ async fn start_with_bodies() -> TestServer {
 }
 
 /// The events of a server that ended.
-async fn events(server: TestServer) -> Vec<Value> {
+pub(super) async fn events(server: TestServer) -> Vec<Value> {
     let TestServer { server, dir, .. } = server;
     server.stop().await;
     let mut events = Vec::new();

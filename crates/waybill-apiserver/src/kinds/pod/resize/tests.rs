@@ -134,16 +134,18 @@ fn the_quality_of_service_stays() {
 
 #[test]
 fn containers_stay_who_they_are() {
-    let refused = |list| format!("spec.{list}: Forbidden: containers may not be added, removed, r");
+    let renamed = |at| {
+        format!("spec.containers[{at}].name: Forbidden: containers may not be renamed or reordered")
+    };
     check(
         |pod| pod["spec"]["containers"].as_array_mut().unwrap().reverse(),
-        &[&refused("containers")],
+        &[&renamed(0), &renamed(1)],
     );
     check(
         |pod| drop(pod["spec"]["initContainers"].as_array_mut().unwrap().pop()),
-        &[&refused("initContainers")],
+        &["spec.initContainers: Forbidden: initContainers may not be added or removed on resize"],
     );
-    check(|pod| pod["spec"]["containers"][0]["name"] = "d".into(), &[&refused("containers")]);
+    check(|pod| pod["spec"]["containers"][0]["name"] = "d".into(), &[&renamed(0)]);
 }
 
 #[test]
