@@ -319,4 +319,16 @@ pub struct SessionFilter {
     pub container: Option<String>,
     /// Only those whose first process has not ended.
     pub running: bool,
+    /// Only those that began or ended then or later.
+    pub changed_since: Option<SystemTime>,
+}
+
+impl SessionFilter {
+    /// Whether a session of this container is wanted, which began and ended at these times.
+    fn takes(&self, container: &str, began: SystemTime, ended: Option<SystemTime>) -> bool {
+        let is_new = |since: SystemTime| began >= since || ended.is_some_and(|at| at >= since);
+        self.container.as_ref().is_none_or(|id| *id == container)
+            && (!self.running || ended.is_none())
+            && self.changed_since.is_none_or(is_new)
+    }
 }

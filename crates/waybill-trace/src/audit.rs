@@ -3,7 +3,7 @@
 mod event;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fs::File,
     io::{self, BufRead, BufReader, Seek, SeekFrom},
     os::unix::fs::MetadataExt,
@@ -109,6 +109,8 @@ pub struct AuditLog {
     /// The log of strangers beside it.
     strangers: Option<Box<Self>>,
     requests: BTreeMap<String, Request>,
+    /// How many requests are remembered, and in which order they came, if not all are.
+    limit: Option<(usize, VecDeque<String>)>,
 }
 
 /// Why the audit log cannot be read.
@@ -127,8 +129,19 @@ impl AuditLog {
         Self { strangers: Some(Box::new(strangers)), ..Self::alone(path) }
     }
 
+    /// The same, for somebody who goes on reading: only the last requests, at most `limit`, are remembered.
+    pub fn recent(path: &Path, limit: usize) -> Self {
+        Self { limit: Some((limit, VecDeque::new())), ..Self::at(path) }
+    }
+
     fn alone(path: &Path) -> Self {
-        Self { path: path.to_owned(), seen: None, strangers: None, requests: BTreeMap::new() }
+        Self {
+            path: path.to_owned(),
+            seen: None,
+            strangers: None,
+            requests: BTreeMap::new(),
+            limit: None,
+        }
     }
 
     /// Reads what is new. A line that is not whole yet is left for the next time; one that is no event of
@@ -136,9 +149,12 @@ impl AuditLog {
     pub fn refresh(&mut self) -> Result<(), AuditLogError> {
         self.read_new()?;
         if let Some(strangers) = self.strangers.as_mut().filter(|log| log.path.exists()) {
+            let before = strangers.seen;
             strangers.read_new()?;
-            for (id, request) in &strangers.requests {
-                self.requests.insert(id.clone(), request.clone());
+            if strangers.seen != before {
+                for (id, request) in &strangers.requests {
+                    self.requests.insert(id.clone(), request.clone());
+                }
             }
         }
         Ok(())
@@ -219,6 +235,18 @@ impl AuditLog {
         }
     }
 
+    /// Forgets the oldest request if there are as many as may be remembered.
+    fn make_room(&mut self, new: &str) {
+        if let Some((limit, order)) = &mut self.limit {
+            order.push_back(new.to_owned());
+            if order.len() > *limit
+                && let Some(oldest) = order.pop_front()
+            {
+                self.requests.remove(&oldest);
+            }
+        }
+    }
+
     fn hear(&mut self, line: &[u8]) {
         // Most lines tell of something else, and parsing is the price of a line.
         if !SUBRESOURCES.iter().any(|name| line.windows(name.len()).any(|at| at == *name)) {
@@ -227,6 +255,9 @@ impl AuditLog {
         let Ok(event) = serde_json::from_slice::<Event>(line) else { return };
         let Some((target, asked)) = event.object_ref.as_ref().zip(event.asked()) else { return };
         let is_debug = matches!(asked, Asked::Debug { .. });
+        if !self.requests.contains_key(&event.audit_id) {
+            self.make_room(&event.audit_id);
+        }
         let request = self
             .requests
             .entry(event.audit_id.clone())

@@ -253,7 +253,7 @@ fn outside(
 }
 
 /// Nothing but a place.
-fn empty(kind: TraceKind, started: Timestamp, container: Container) -> Trace {
+pub(crate) fn empty(kind: TraceKind, started: Timestamp, container: Container) -> Trace {
     Trace {
         kind,
         audit_id: None,
@@ -274,7 +274,7 @@ fn empty(kind: TraceKind, started: Timestamp, container: Container) -> Trace {
     }
 }
 
-fn traced(
+pub(crate) fn traced(
     session: &Session,
     request: Option<&Request>,
     container: Container,
@@ -304,7 +304,7 @@ fn traced(
 }
 
 /// A session that only the audit log remembers.
-fn forgotten(request: &Request) -> Option<Trace> {
+pub(crate) fn forgotten(request: &Request) -> Option<Trace> {
     let (kind, stdin) = match request.asked {
         Asked::Exec => (TraceKind::Exec, None),
         Asked::Attach { stdin } => (TraceKind::Attach, Some(stdin)),

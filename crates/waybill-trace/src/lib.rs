@@ -5,6 +5,7 @@
 //! whatever the process did to its environment, and nobody is named for one that was moved. No value of a variable is read or shown here, only names.
 
 mod audit;
+mod collector;
 mod container;
 mod debug;
 mod denied;
@@ -23,6 +24,7 @@ mod typed;
 
 pub use self::{
     audit::{Asked, AuditLog, AuditLogError, Caller, Refusal, Request},
+    collector::{Collector, CollectorConfig, CollectorError, Retention, is_recorded},
     container::{ContainerLife, process_started},
     debug::{is_debug_container, join_debug},
     denied::{Denied, denied},

@@ -99,7 +99,7 @@ pub(crate) fn read_lossy(path: &str) -> io::Result<String> {
 }
 
 /// Parent and beginning, unless the process is dead. One whose first thread ended looks dead but for its other threads.
-fn parse_stat(stat: &str) -> Option<(u32, u64)> {
+pub(crate) fn parse_stat(stat: &str) -> Option<(u32, u64)> {
     // The name in parentheses may hold anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
@@ -111,11 +111,11 @@ fn parse_stat(stat: &str) -> Option<(u32, u64)> {
 }
 
 /// The unified hierarchy is the line with number 0.
-fn unified_path(cgroups: &str) -> Option<&str> {
+pub(crate) fn unified_path(cgroups: &str) -> Option<&str> {
     cgroups.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
-fn parse_namespace(link: &str) -> Option<u64> {
+pub(crate) fn parse_namespace(link: &str) -> Option<u64> {
     link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
@@ -126,13 +126,14 @@ fn is_first(status: &str) -> bool {
 }
 
 /// IDs of cgroups, each looked up once.
-struct CgroupIds {
+#[derive(Debug)]
+pub(crate) struct CgroupIds {
     mount: PathBuf,
     known: HashMap<PathBuf, Option<u64>>,
 }
 
 impl CgroupIds {
-    fn find() -> io::Result<Self> {
+    pub(crate) fn find() -> io::Result<Self> {
         let mount = unified_mount(&fs::read_to_string("/proc/self/mountinfo")?).ok_or_else(|| {
             let reason = "no cgroup v2 hierarchy is mounted as a whole; run this in the machine's own namespaces";
             io::Error::new(io::ErrorKind::Unsupported, reason)
@@ -140,8 +141,13 @@ impl CgroupIds {
         Ok(Self { mount, known: HashMap::new() })
     }
 
+    /// Looks all of them up again from now on.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
+    }
+
     /// A cgroup's and of those above it. One that is gone has none.
-    fn above(&mut self, path: &str) -> Vec<u64> {
+    pub(crate) fn above(&mut self, path: &str) -> Vec<u64> {
         let relative = Path::new(path.trim_start_matches('/'));
         let all = relative.ancestors().filter(|it| !it.as_os_str().is_empty());
         all.filter_map(|it| self.id(it)).collect()

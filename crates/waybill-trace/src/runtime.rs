@@ -119,8 +119,19 @@ impl Runtime {
 
     /// Sessions that run and those that ended a short while ago, and the cgroups of all containers.
     pub async fn sessions(&self) -> Result<(Vec<Session>, Vec<ContainerCgroups>), RuntimeError> {
+        self.sessions_since(None).await
+    }
+
+    /// Only sessions that began or ended at some time or later, and the cgroups of all containers.
+    pub async fn sessions_since(
+        &self,
+        since: Option<Timestamp>,
+    ) -> Result<(Vec<Session>, Vec<ContainerCgroups>), RuntimeError> {
         let mut client = SessionsClient::new(self.channel.clone());
-        let answer = client.list_sessions(ListSessionsRequest::default()).await;
+        let changed_since = since.map_or(0, |since| since.as_nanosecond());
+        let changed_since = i64::try_from(changed_since).unwrap_or(0);
+        let request = ListSessionsRequest { changed_since, ..ListSessionsRequest::default() };
+        let answer = client.list_sessions(request).await;
         let answer = answer.map_err(|source| self.asked(source))?.into_inner();
         let sessions = answer.sessions.into_iter().map(session).collect();
         Ok((sessions, answer.containers.into_iter().map(cgroups).collect()))

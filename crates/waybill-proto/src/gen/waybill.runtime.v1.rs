@@ -47,6 +47,9 @@ pub struct ListSessionsRequest {
     /// Only those that have not ended.
     #[prost(bool, tag = "2")]
     pub running: bool,
+    /// Only those that began or ended at this time or later, in nanoseconds since 1970; 0 means all.
+    #[prost(int64, tag = "3")]
+    pub changed_since: i64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListSessionsResponse {

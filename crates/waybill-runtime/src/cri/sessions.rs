@@ -1,6 +1,9 @@
 //! Our own service for sessions: who runs what, without the values of their variables, and who was attached.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use tonic::{Request, Response, Status};
 use waybill_proto::runtime::{
@@ -24,7 +27,9 @@ impl Sessions for SessionService {
             "" => None,
             id => Some(self.0.store.container(id)?.record().id),
         };
-        let filter = SessionFilter { container, running: request.running };
+        let since = u64::try_from(request.changed_since).ok().filter(|since| *since > 0);
+        let changed_since = since.map(|since| UNIX_EPOCH + Duration::from_nanos(since));
+        let filter = SessionFilter { container, running: request.running, changed_since };
         let exec = self.0.engine.sessions(&filter);
         let attach = self.0.engine.attach_sessions(&filter);
         let mut sessions: Vec<_> =

@@ -155,8 +155,7 @@ impl AttachSessions {
         let table = self.table();
         let records = table.began.iter().filter_map(|id| table.records.get(id));
         records
-            .filter(|record| filter.container.as_ref().is_none_or(|id| *id == record.container))
-            .filter(|record| !filter.running || record.ended_at.is_none())
+            .filter(|record| filter.takes(&record.container, record.started_at, record.ended_at))
             .cloned()
             .collect()
     }
@@ -269,7 +268,8 @@ mod tests {
         assert_eq!(ids(&sessions, &running()), ["a", "b"]);
         drop(first);
         assert_eq!(ids(&sessions, &running()), ["b"]);
-        let filter = SessionFilter { container: Some("c1".to_owned()), running: false };
+        let filter =
+            SessionFilter { container: Some("c1".to_owned()), running: false, changed_since: None };
         assert_eq!(ids(&sessions, &filter), ["a"]);
         drop(second);
         assert!(sessions.list(&running()).is_empty());

@@ -169,7 +169,11 @@ impl Sessions {
 
     /// Ends every session of a container that is gone, for this reason.
     pub(super) fn lose(&self, container: &str, cause: ExitCause) {
-        let filter = SessionFilter { container: Some(container.to_owned()), running: true };
+        let filter = SessionFilter {
+            container: Some(container.to_owned()),
+            running: true,
+            changed_since: None,
+        };
         for record in self.list(&filter) {
             self.end(&record.id, &Exit { cause, ..lost_exit(&record) });
         }
@@ -177,7 +181,11 @@ impl Sessions {
 
     /// Ends every session of a container that its monitor does not know, which runs those of `living`.
     pub(super) fn lose_but(&self, container: &str, living: &[String]) {
-        let filter = SessionFilter { container: Some(container.to_owned()), running: true };
+        let filter = SessionFilter {
+            container: Some(container.to_owned()),
+            running: true,
+            changed_since: None,
+        };
         for record in self.list(&filter).iter().filter(|record| !living.contains(&record.id)) {
             self.end(&record.id, &lost_exit(record));
         }
@@ -186,10 +194,10 @@ impl Sessions {
     pub(super) fn list(&self, filter: &SessionFilter) -> Vec<SessionRecord> {
         let table = self.table();
         let records = table.began.iter().filter_map(|id| table.sessions.get(id));
+        let ended = |record: &SessionRecord| record.exit.as_ref().map(|exit| exit.finished_at);
         records
             .map(|known| &known.record)
-            .filter(|record| filter.container.as_ref().is_none_or(|id| *id == record.container))
-            .filter(|record| !filter.running || record.exit.is_none())
+            .filter(|record| filter.takes(&record.container, record.started_at, ended(record)))
             .cloned()
             .collect()
     }
@@ -261,6 +269,26 @@ mod tests {
         }
     }
 
+    /// A collector asks again and again, and a thousand that it knows already are none of the answer.
+    #[test]
+    fn only_what_changed_since_a_time_can_be_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::new(directory.path().to_owned(), None);
+        let second = |at| SystemTime::UNIX_EPOCH + Duration::from_secs(at);
+        for (id, started) in [(0, 1), (1, 1), (2, 5)] {
+            sessions.add(SessionRecord { started_at: second(started), ..session(id) }).unwrap();
+        }
+        sessions.end("s1", &Exit { finished_at: second(5), ..exit() });
+        let changed = |since| {
+            let filter =
+                SessionFilter { changed_since: Some(second(since)), ..SessionFilter::default() };
+            sessions.list(&filter).into_iter().map(|it| it.id).collect::<Vec<_>>()
+        };
+        assert_eq!(changed(1), ["s0", "s1", "s2"]);
+        assert_eq!(changed(5), ["s1", "s2"]);
+        assert!(changed(6).is_empty());
+    }
+
     #[test]
     fn ended_sessions_are_remembered_up_to_a_number_and_running_ones_always() {
         let directory = tempfile::tempdir().unwrap();
@@ -274,7 +302,8 @@ mod tests {
         let all = sessions.list(&SessionFilter::default());
         assert_eq!(all.len(), MOST_ENDED + 1);
         assert_eq!((all[0].id.as_str(), all[1].id.as_str()), ("s0", "s6"));
-        let running = SessionFilter { container: Some("c0".to_owned()), running: true };
+        let running =
+            SessionFilter { container: Some("c0".to_owned()), running: true, changed_since: None };
         assert_eq!(sessions.list(&running).len(), 1);
     }
 

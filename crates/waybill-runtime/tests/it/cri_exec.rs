@@ -130,7 +130,7 @@ async fn a_session_has_its_own_variables_exec_02() {
     let plain = output(&url).await;
     assert!(plain.contains("FROM=image") && !plain.contains("SECRET"), "{plain}");
 
-    let list = ListSessionsRequest { container_id: id.clone(), running: false };
+    let list = ListSessionsRequest { container_id: id.clone(), ..ListSessionsRequest::default() };
     let sessions = lab.sessions().await.list_sessions(list).await.unwrap().into_inner().sessions;
     let session = sessions.iter().find(|session| !session.env_names.is_empty()).unwrap();
     assert!(session.env_names.contains(&"SECRET".to_owned()));

@@ -30,7 +30,7 @@ impl ChainHead {
     /// The next line, with its end, for an object of JSON in one line. The head moves on.
     pub(super) fn seal(&mut self, object: &str) -> String {
         let members = object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-        self.n += 1;
+        self.n = self.n.saturating_add(1);
         let body = format!("{{\"n\":{},{}", self.n, members.unwrap_or_default());
         self.hash = digest(&self.hash, &body);
         format!("{body}{MEMBER}{}{END}\n", self.hash)
@@ -94,6 +94,13 @@ mod tests {
         let output = std::process::Command::new("sh").args(["-c", &shell]).output().unwrap();
         let digest = String::from_utf8(output.stdout).unwrap();
         assert_eq!(ChainHead::of(line.trim_end()).unwrap().hash, digest.trim());
+    }
+
+    /// Somebody may have changed the last line, which a collector then goes on from.
+    #[test]
+    fn the_highest_number_is_no_reason_to_fail() {
+        let mut head = ChainHead { n: u64::MAX, hash: START.to_owned() };
+        assert!(head.seal(r#"{"kind":"stop"}"#).contains("18446744073709551615"));
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Notes {
             }
         }
         let removed = self.removed.get(&report.log).copied().unwrap_or(0);
-        if report.first > removed + 1 {
+        if report.first > removed.saturating_add(1) {
             let first = report.first;
             let what = format!(
                 "begins at line {first}, and the record does not say that what was before was removed for its age or size"
@@ -195,7 +195,7 @@ impl Walk {
     }
 
     fn follow(&mut self, before: &ChainHead, text: &str, head: &ChainHead, place: String) {
-        let expected = before.n + 1;
+        let expected = before.n.saturating_add(1);
         let what = if head.n > expected {
             format!(
                 "is line {}, and follows line {}: {} were removed",

@@ -63,7 +63,7 @@ impl JournalWriter {
     pub fn open(directory: &Path, log: LogName, limits: Limits) -> io::Result<Opened> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let mut all = files(directory, log)?;
-        let next_number = all.last().map_or(1, |file| file.number + 1);
+        let next_number = all.last().map_or(1, |file| file.number.saturating_add(1));
         let (mut cut, mut head, mut file) = (0, None, None);
         while let Some(last) = all.pop() {
             let end = End::find(&last)?;
@@ -149,7 +149,7 @@ impl JournalWriter {
         if self.file.is_none() {
             let file = JournalFile::new(&self.directory, self.log, self.next_number);
             self.file = Some(OpenFile::create(&file)?);
-            self.next_number += 1;
+            self.next_number = self.next_number.saturating_add(1);
         }
         if let Some(open) = &mut self.file {
             open.write(&self.waiting)?;

@@ -84,6 +84,7 @@ pub struct Ebpf {
     memory: RingMemory,
     lost: OwnedFd,
     ignored: OwnedFd,
+    tracked: OwnedFd,
     programs: Vec<OwnedFd>,
     /// Open as long as the programs are to run.
     _attached: Vec<OwnedFd>,
@@ -125,7 +126,16 @@ impl Ebpf {
             attached.push(link.map_err(|source| EbpfError::Attach { tracepoint, source })?);
             programs.push(program);
         }
-        Ok(Self { ring, memory, lost, ignored, programs, _attached: attached, buffer: Vec::new() })
+        Ok(Self {
+            ring,
+            memory,
+            lost,
+            ignored,
+            tracked,
+            programs,
+            _attached: attached,
+            buffer: Vec::new(),
+        })
     }
 
     /// Becomes readable when there is something after a time with nothing.
@@ -155,6 +165,11 @@ impl Ebpf {
     /// Does not tell of this container's own processes any more.
     pub fn ignore(&self, processes_cgroup: u64) -> io::Result<()> {
         bpf::update(self.ignored.as_fd(), processes_cgroup.to_ne_bytes(), 1_u32.to_ne_bytes())
+    }
+
+    /// Tells of the end of a process whose beginning was not told; it was made so many nanoseconds after boot.
+    pub fn track(&self, pid: u32, began: u64) -> io::Result<()> {
+        bpf::update(self.tracked.as_fd(), pid.to_ne_bytes(), began.to_ne_bytes())
     }
 
     /// Forgets a container that is gone.

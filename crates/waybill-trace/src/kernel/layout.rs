@@ -126,15 +126,20 @@ pub struct ExitEvent {
 }
 
 impl ExitEvent {
+    /// The status of a process of which nobody can say how it ended.
+    pub const UNKNOWN: u32 = u32::MAX;
+
     /// Its exit code, if it exited.
     pub fn code(&self) -> Option<i32> {
-        (self.signal().is_none()).then(|| i32::from(self.status.to_le_bytes()[1]))
+        let is_known = self.status != Self::UNKNOWN && self.signal().is_none();
+        is_known.then(|| i32::from(self.status.to_le_bytes()[1]))
     }
 
     /// The signal, if one ended it.
     pub fn signal(&self) -> Option<i32> {
         let signal = self.status & 0x7f;
-        (signal != 0).then(|| i32::try_from(signal).unwrap_or_default())
+        (signal != 0 && self.status != Self::UNKNOWN)
+            .then(|| i32::try_from(signal).unwrap_or_default())
     }
 }
 

@@ -128,3 +128,17 @@ fn a_file_that_was_removed_is_found_unless_it_was_too_old() {
     writer.flush().unwrap();
     assert_eq!(findings(directory.path()), Vec::<String>::new());
 }
+
+/// Numbers in a file that somebody changed are whatever they like.
+#[test]
+fn the_highest_number_is_a_finding_and_not_a_failure() {
+    let damage = |lines: &mut Vec<String>| {
+        lines[3] = lines[3].replace("\"n\":4,", "\"n\":18446744073709551615,");
+    };
+    check(LogName::Sessions, damage, "were removed");
+    let removed = r#"{"kind":"removed","log":"sessions","through":{"n":18446744073709551615,"hash":""},"at":"2000-01-01T00:00:00Z"}"#;
+    let damage = |lines: &mut Vec<String>| {
+        lines[3] = ChainHead::of(&lines[2]).unwrap().seal(removed).trim_end().to_owned();
+    };
+    check(LogName::Sessions, damage, "has a hash that does not fit");
+}

@@ -1,0 +1,264 @@
+//! From what the kernel tells to what is recorded: whose program it is, below which other one, and how it ended. Pure.
+//!
+//! A program may begin before the runtime has told which session its cgroup is for. Then it waits, in order with everything that
+//! comes after it of the same process, until the runtime was asked again.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::{
+    clock::BootClock,
+    places::{ContainerKind, Place, Places},
+};
+use crate::{
+    hide::hide_secrets,
+    journal::{ExitEntry, ProgramEntry},
+    kernel::{ExecEvent, ExitEvent, KernelEvent},
+    membership::MoveReason,
+    record::EventSource,
+};
+
+/// So many events wait for the runtime's word, and so many bytes of them; more are lost, and counted.
+const MOST_WAITING: usize = 8192;
+const MOST_BYTES: usize = 2 << 20;
+
+/// A cgroup that the runtime was asked about so often, and so long, and did not know, is nobody's. In nanoseconds.
+const ASKED: u32 = 3;
+const PATIENCE: u64 = 10_000_000_000;
+
+/// The runtime knows a session soon after its first program begins; what is older is in no hurry. In nanoseconds.
+const YOUNG: u64 = 1_000_000_000;
+
+/// What is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    Program(Box<ProgramEntry>),
+    Exit(ExitEntry),
+}
+
+/// A program that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunningProgram {
+    pub(crate) session: String,
+    pub(crate) started: jiff::Timestamp,
+    /// When its process was made, in nanoseconds after boot.
+    pub(crate) began: u64,
+    pub(crate) is_moved: bool,
+}
+
+/// Everything that is known about processes.
+#[derive(Debug)]
+pub(crate) struct Attribution {
+    pub(crate) places: Places,
+    source: EventSource,
+    running: HashMap<u32, RunningProgram>,
+    waiting: VecDeque<Waiting>,
+    waiting_pids: HashSet<u32>,
+    waiting_bytes: usize,
+    lost: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    event: KernelEvent,
+    asked: u32,
+}
+
+impl Attribution {
+    pub(crate) fn new(machine_namespace: u32, source: EventSource) -> Self {
+        Self {
+            places: Places::new(machine_namespace),
+            source,
+            running: HashMap::new(),
+            waiting: VecDeque::new(),
+            waiting_pids: HashSet::new(),
+            waiting_bytes: 0,
+            lost: 0,
+        }
+    }
+
+    /// What follows from an event now.
+    pub(crate) fn hear(&mut self, event: KernelEvent, clock: BootClock) -> Option<Happened> {
+        match event {
+            // In order with the beginning that waits.
+            event if self.waiting_pids.contains(&pid(&event)) => self.wait(event, 0),
+            KernelEvent::Exit(event) => self.ended(&event, clock).map(Happened::Exit),
+            KernelEvent::Exec(event) => match self.places.of(&event) {
+                Some(Place::Container(container)) if container.kind == ContainerKind::Ordinary => {
+                    None
+                }
+                Some(Place::Container(container)) if container.kind == ContainerKind::New => {
+                    self.wait(KernelEvent::Exec(event), 0)
+                }
+                Some(place) => {
+                    let place = place.clone();
+                    let began = self.began(&event, &place, clock);
+                    Some(Happened::Program(Box::new(began)))
+                }
+                None => self.wait(KernelEvent::Exec(event), 0),
+            },
+        }
+    }
+
+    /// Whether the runtime should be asked.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether something waits that the runtime will know at any moment; it is `now` so many nanoseconds after boot.
+    pub(crate) fn has_young(&self, now: u64) -> bool {
+        let young = self.waiting.back().map(|last| now.saturating_sub(time(&last.event)) < YOUNG);
+        young.unwrap_or(false)
+    }
+
+    /// What follows from events that waited, after the runtime was asked again, `now` nanoseconds after boot.
+    pub(crate) fn hear_waiting(&mut self, clock: BootClock, now: u64) -> Vec<Happened> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.waiting_pids.clear();
+        self.waiting_bytes = 0;
+        let mut happened = Vec::new();
+        for Waiting { event, asked } in waiting {
+            let is_new = match &event {
+                KernelEvent::Exec(event) => match self.places.of(event) {
+                    Some(Place::Container(place)) => place.kind == ContainerKind::New,
+                    Some(Place::Session(_)) => false,
+                    None if asked >= ASKED && now.saturating_sub(event.time) > PATIENCE => continue,
+                    None => true,
+                },
+                KernelEvent::Exit(event) => self.waiting_pids.contains(&event.pid),
+            };
+            if is_new {
+                self.wait(event, asked + 1);
+            } else {
+                happened.extend(self.hear(event, clock));
+            }
+        }
+        happened
+    }
+
+    /// Events that were lost since the last time because too many waited.
+    pub(crate) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Programs that run, by their processes.
+    pub(crate) fn running(&self) -> &HashMap<u32, RunningProgram> {
+        &self.running
+    }
+
+    /// A program that is known from elsewhere.
+    pub(crate) fn resume(&mut self, pid: u32, program: RunningProgram) {
+        self.running.insert(pid, program);
+    }
+
+    /// A program whose process is gone, and nobody knows how.
+    pub(crate) fn vanished(&mut self, pid: u32) -> Option<ExitEntry> {
+        let RunningProgram { session, started, .. } = self.running.remove(&pid)?;
+        Some(ExitEntry { session, pid, started, ended: None, exit_code: None, signal: None })
+    }
+
+    fn wait(&mut self, event: KernelEvent, asked: u32) -> Option<Happened> {
+        if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_BYTES {
+            self.lost += 1;
+        } else {
+            self.waiting_bytes += size(&event);
+            self.waiting_pids.insert(pid(&event));
+            self.waiting.push_back(Waiting { event, asked });
+        }
+        None
+    }
+
+    fn began(&mut self, event: &ExecEvent, place: &Place, clock: BootClock) -> ProgramEntry {
+        let session = match place {
+            Place::Session(session) => session.id.clone(),
+            Place::Container(container) => container.container.clone(),
+        };
+        let of_session =
+            |pid: &&u32| self.running.get(*pid).is_some_and(|program| program.session == session);
+        let above = || std::iter::once(&event.parent.pid).chain(&event.above);
+        let parent_program = above().find(of_session).copied();
+        // Whoever comes of a process that was moved is nobody's either.
+        let by_parent = parent_program.and_then(|pid| self.running.get(&pid));
+        let inherited = by_parent.filter(|parent| parent.is_moved);
+        let moved = self
+            .places
+            .moved(event, place)
+            .or_else(|| inherited.map(|_| MoveReason::ApartFromParentOrChild));
+        let started = clock.time(event.time);
+        let running = RunningProgram {
+            session: session.clone(),
+            started,
+            began: event.began,
+            is_moved: moved.is_some(),
+        };
+        self.running.insert(event.pid, running);
+        let program = String::from_utf8_lossy(&event.program).into_owned();
+        let arguments = words(&event.arguments);
+        let (arguments, hidden_at) = hide_secrets(&program, &arguments);
+        ProgramEntry {
+            session,
+            pid: event.pid,
+            parent: event.parent.pid,
+            parent_program,
+            uid: event.uid,
+            program,
+            arguments,
+            cut: event.is_cut,
+            hidden_at,
+            started,
+            moved,
+            source: self.source,
+        }
+    }
+
+    fn ended(&mut self, event: &ExitEvent, clock: BootClock) -> Option<ExitEntry> {
+        let running = self.running.get(&event.pid)?;
+        // Of an earlier process with that number.
+        if event.began != 0 && running.began != 0 && event.began != running.began {
+            return None;
+        }
+        let RunningProgram { session, started, .. } = self.running.remove(&event.pid)?;
+        Some(ExitEntry {
+            session,
+            pid: event.pid,
+            started,
+            ended: Some(clock.time(event.time).max(started)),
+            exit_code: event.code(),
+            signal: event.signal(),
+        })
+    }
+}
+
+fn pid(event: &KernelEvent) -> u32 {
+    match event {
+        KernelEvent::Exec(event) => event.pid,
+        KernelEvent::Exit(event) => event.pid,
+    }
+}
+
+fn time(event: &KernelEvent) -> u64 {
+    match event {
+        KernelEvent::Exec(event) => event.time,
+        KernelEvent::Exit(event) => event.time,
+    }
+}
+
+/// What varies of it.
+fn size(event: &KernelEvent) -> usize {
+    match event {
+        KernelEvent::Exec(event) => event.arguments.len() + event.program.len(),
+        KernelEvent::Exit(_) => 0,
+    }
+}
+
+/// Arguments as the kernel has them: each ends with NUL. One that was cut has no end.
+fn words(arguments: &[u8]) -> Vec<String> {
+    let arguments = arguments.strip_suffix(&[0]).unwrap_or(arguments);
+    if arguments.is_empty() {
+        return Vec::new();
+    }
+    let words = arguments.split(|byte| *byte == 0);
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests;
