@@ -87,7 +87,11 @@ async fn records_of_sessions_survive_the_runtime_and_hold_no_value() {
     lab.stop_runtime();
     lab.start_runtime().await;
     assert_eq!(lab.engine().sessions(&SessionFilter::default()), before);
-    let filter = SessionFilter { container: Some("box".to_owned()), running: true };
+    let filter = SessionFilter {
+        container: Some("box".to_owned()),
+        running: true,
+        ..SessionFilter::default()
+    };
     assert_eq!(lab.engine().sessions(&filter), before[..1]);
     lab.kill_and_delete("box").await;
     assert!(lab.engine().sessions(&filter).is_empty());
