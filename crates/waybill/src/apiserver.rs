@@ -31,6 +31,7 @@ use crate::{
     log::{self, LogFormat},
     rest,
     state_dir::{no_links, own_directory},
+    swap,
 };
 
 /// Run a Kubernetes API server.
@@ -189,6 +190,7 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         login_lifetime: Duration::from_secs(args.login_token_lifetime),
     };
     log::start(args.log_format);
+    swap::stay_out();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let server = Server::start(config).await?;
