@@ -42,6 +42,21 @@ pub(crate) fn target_directory(repository: &Repository) -> Result<PathBuf> {
     text(&metadata, "target_directory").map(PathBuf::from)
 }
 
+/// The program of a test of `package`, out of what cargo says with `--message-format=json`.
+pub(crate) fn test_program(messages: &str, package: &str, test: &str) -> Result<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let of_package = format!("/{package}#");
+    let is_it = |message: &Value| {
+        let target = &message["target"];
+        message["package_id"].as_str().is_some_and(|id| id.contains(&of_package))
+            && target["name"] == test
+            && target["kind"] == serde_json::json!(["test"])
+    };
+    let found = messages.into_iter().find(is_it);
+    let found = found.with_context(|| format!("{package} has no test `{test}`"))?;
+    text(&found, "executable").map(PathBuf::from)
+}
+
 /// The version of a crate of others that the lock file beside a manifest names, and the folder with its source. Of
 /// several the last.
 pub(crate) fn source_of(
@@ -135,6 +150,29 @@ mod tests {
             ],
         };
         assert_eq!(parse(json).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn the_program_of_a_test_is_found_by_package_and_name() {
+        let message = |package: &str, kind: &str, name: &str| {
+            let id = format!("path+file:///work/crates/{package}#0.1.0");
+            let target = serde_json::json!({"kind": [kind], "name": name});
+            let executable = format!("/target/{package}-{kind}-{name}");
+            let reason = "compiler-artifact";
+            serde_json::json!({
+                "reason": reason, "package_id": id, "target": target, "executable": executable,
+            })
+            .to_string()
+        };
+        let messages = [
+            message("a", "test", "it"),
+            message("b", "lib", "it"),
+            message("b", "test", "it"),
+            "Compiling something".to_owned(),
+        ];
+        let found = test_program(&messages.join("\n"), "b", "it").unwrap();
+        assert_eq!(found, PathBuf::from("/target/b-test-it"));
+        assert!(test_program(&messages.join("\n"), "b", "e2e").is_err());
     }
 
     #[test]

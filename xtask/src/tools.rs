@@ -146,13 +146,13 @@ pub(crate) const TESTS: &[Tool] = &[
 ];
 
 /// For a machine with the kernel of Debian 12.
-pub(crate) const VM_DEBIAN12: &[Tool] = &[BUSYBOX, QEMU, EMULATOR, KERNEL_DEBIAN12];
+pub(crate) const VM_DEBIAN12: &[Tool] = &[BUSYBOX, MKFS, QEMU, EMULATOR, KERNEL_DEBIAN12];
 
 /// For a machine with the kernel of Debian 13.
-pub(crate) const VM_TRIXIE: &[Tool] = &[BUSYBOX, QEMU, EMULATOR, KERNEL_TRIXIE];
+pub(crate) const VM_TRIXIE: &[Tool] = &[BUSYBOX, MKFS, QEMU, EMULATOR, KERNEL_TRIXIE];
 
 /// For both.
-pub(crate) const VM: &[Tool] = &[BUSYBOX, QEMU, EMULATOR, KERNEL_DEBIAN12, KERNEL_TRIXIE];
+pub(crate) const VM: &[Tool] = &[BUSYBOX, MKFS, QEMU, EMULATOR, KERNEL_DEBIAN12, KERNEL_TRIXIE];
 
 const KERNEL_DEBIAN12: Tool = Tool {
     name: "kernel-debian12",
@@ -176,6 +176,14 @@ const BUSYBOX: Tool = Tool {
     is_there: || machine::has_command("busybox"),
     fetch: || apt::install("busybox-static"),
     remedy: "run `apt-get install -y busybox-static` as root, or your system's like",
+};
+
+const MKFS: Tool = Tool {
+    name: "mkfs.ext4",
+    why: "machines with other kernels have a disk",
+    is_there: || machine::has_command("mkfs.ext4"),
+    fetch: || apt::install("e2fsprogs"),
+    remedy: "run `apt-get install -y e2fsprogs` as root, or your system's like",
 };
 
 /// Whether what is built here runs in our machines.

@@ -1,18 +1,24 @@
 //! `cargo xtask vm`: a command on another kernel, in an emulated machine.
 //!
-//! The machine has a Debian kernel, busybox, our binary and nothing else: no disk, no network, cgroup v2 alone. It
-//! is emulated in software, so it runs wherever qemu does, some twenty times slower than this one.
+//! The machine has a Debian kernel, busybox, our binary and nothing else: no network, cgroup v2 alone, an empty ext4 at `/var` and a
+//! disk to swap to, which the command may turn on. It is emulated in software, so it runs wherever qemu does, some twenty times slower
+//! than this one.
 
 mod console;
 mod cpio;
+mod disks;
 mod initramfs;
 mod kernel;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
+use self::disks::Disks;
 pub(crate) use self::kernel::Kernel;
 use crate::{process, repository::Repository, tools};
 
@@ -33,6 +39,10 @@ pub(crate) struct Args {
     /// Another program for the machine's /bin; repeat the flag for more than one
     #[arg(long, value_name = "PATH")]
     with: Vec<PathBuf>,
+
+    /// Another program, which is found there where it is here; repeat the flag for more than one
+    #[arg(long, value_name = "PATH")]
+    with_in_place: Vec<PathBuf>,
 
     /// The seconds after which the machine is stopped, whatever it does
     #[arg(long, value_name = "N", default_value_t = 600)]
@@ -63,8 +73,15 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<ExitCode> {
     };
     let mut programs = vec![binary];
     programs.extend(args.with.iter().cloned());
-    let machine =
-        Machine { kernel: args.kernel, root: args.root, programs: &programs, limit: args.limit };
+    let in_place: Vec<_> =
+        args.with_in_place.iter().map(|path| canonical(path)).collect::<Result<_>>()?;
+    let machine = Machine {
+        kernel: args.kernel,
+        root: args.root,
+        programs: &programs,
+        in_place: &in_place,
+        limit: args.limit,
+    };
     Ok(ExitCode::from(machine.run(&args.command)?))
 }
 
@@ -74,6 +91,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) root: Root,
     /// They are found by their names there.
     pub(crate) programs: &'a [PathBuf],
+    /// They are found by their paths, which are absolute.
+    pub(crate) in_place: &'a [PathBuf],
     /// In seconds.
     pub(crate) limit: u64,
 }
@@ -85,8 +104,13 @@ impl Machine<'_> {
         let folder = tempfile::tempdir()?;
         let initramfs = folder.path().join("initramfs");
         initramfs::write(&initramfs, &files.modules, self, command)?;
-        console::run(&files.image, &initramfs, self.limit)
+        let disks = Disks::make(folder.path())?;
+        console::run(&files.image, &initramfs, &disks, self.limit)
     }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().with_context(|| format!("there is no {}", path.display()))
 }
 
 fn build(repository: &Repository) -> Result<PathBuf> {

@@ -222,6 +222,7 @@ impl Volumes {
         let write = move || {
             mount::make_directory(&directory)?;
             if in_memory {
+                files.check_size(mount::NEW_SECRET_BYTES)?;
                 mount::mount_for_secrets(&directory)?;
             }
             writer::write(&directory, &files, group, now)

@@ -7,6 +7,9 @@ use std::{
     sync::OnceLock,
 };
 
+/// Names a built one, for machines that cannot build.
+const GIVEN: &str = "WAYBILL_HOSTILE";
+
 /// Where `waybill-hostile` is, built when it is not up to date.
 ///
 /// # Panics
@@ -14,7 +17,7 @@ use std::{
 /// If it cannot be built.
 pub fn hostile() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(build)
+    BUILT.get_or_init(|| env::var_os(GIVEN).map_or_else(build, PathBuf::from))
 }
 
 fn build() -> PathBuf {

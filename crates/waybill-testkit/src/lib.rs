@@ -24,6 +24,7 @@ pub mod oci;
 pub mod openbao;
 pub mod port;
 pub mod program;
+pub mod remains;
 pub mod runtime;
 pub mod skip;
 pub mod stack;

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use crate::{
     kubectl::{Kubectl, PATIENCE},
     port,
+    remains::{Remains, is_alive, processes},
     skip::skip,
 };
 
@@ -124,7 +125,7 @@ impl Stack {
 
     /// The cgroup above those of its pods, in every hierarchy of the machine that has it.
     pub fn cgroups(&self) -> Vec<PathBuf> {
-        cgroups(&self.cgroup)
+        self.remains().cgroups()
     }
 
     /// A directory that ends with the stack.
@@ -215,41 +216,13 @@ impl Stack {
     #[track_caller]
     pub fn power_cycle(&mut self) {
         self.kill();
-        wait_until("no process of it is left", || {
-            let living = self.processes_of_pods();
-            for pid in &living {
-                // It may be gone by now.
-                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
-            }
-            living.is_empty()
-        });
-        let state = self.state().display().to_string();
-        wait_until("nothing of it is mounted", || {
-            let table = fs::read_to_string("/proc/self/mountinfo").expect("procfs is mounted");
-            let points = table.lines().filter_map(|line| line.split(' ').nth(4));
-            let points: Vec<_> = points.filter(|point| point.starts_with(&state)).collect();
-            for point in points.iter().rev() {
-                let _ = Command::new("umount").args(["--lazy", point]).status();
-            }
-            points.is_empty()
-        });
+        assert!(self.remains().clear(), "something of it is left");
         let _ = fs::remove_dir_all(self.state().join("run"));
-        for cgroup in cgroups(&self.cgroup) {
-            let _ =
-                Command::new("find").arg(cgroup).args(["-depth", "-type", "d", "-delete"]).status();
-        }
         self.restart();
     }
 
-    /// Monitors work in the state directory; all others are in the cgroups of pods.
-    fn processes_of_pods(&self) -> Vec<u32> {
-        let (state, cgroup) = (self.state(), format!("{}/", self.cgroup));
-        let is_ours = |pid: &u32| {
-            let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-            let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            is_alive(*pid) && (cwd.starts_with(&state) || groups.contains(&cgroup))
-        };
-        processes().into_iter().filter(is_ours).collect()
+    fn remains(&self) -> Remains {
+        Remains::of(&self.state(), &self.cgroup)
     }
 
     /// Starts it again on what is there.
@@ -293,7 +266,7 @@ impl Stack {
         assert!(processes.is_empty(), "left running: {processes:#?}");
         let pods = fs::read_dir(self.state().join("node/pods")).into_iter().flatten().count();
         assert_eq!(pods, 0, "directories of pods are left");
-        wait_until("the cgroups of its pods are gone", || cgroups(&self.cgroup).is_empty());
+        wait_until("the cgroups of its pods are gone", || self.cgroups().is_empty());
     }
 }
 
@@ -312,6 +285,7 @@ impl Drop for Stack {
             // Politely at first, because containers outlive a kill.
             let _ = self.end();
         }
+        self.remains().clear_if_panicking();
     }
 }
 
@@ -340,19 +314,6 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Where a cgroup is, in every hierarchy of the machine.
-fn cgroups(path: &str) -> Vec<PathBuf> {
-    let root = Path::new("/sys/fs/cgroup");
-    let hierarchies = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-    let places = hierarchies.chain([root.to_owned()]).map(|it| it.join(path.trim_matches('/')));
-    places.filter(|place| place.exists()).collect()
-}
-
-fn processes() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").expect("procfs is mounted").flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
 fn children(parent: u32) -> Vec<u32> {
     let is_child = |pid: &u32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -366,10 +327,4 @@ fn children(parent: u32) -> Vec<u32> {
 fn arguments(pid: u32) -> Vec<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.split(|byte| *byte == 0).map(|it| String::from_utf8_lossy(it).into_owned()).collect()
-}
-
-/// One that only waits to be waited for is gone.
-fn is_alive(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status.lines().any(|line| line.starts_with("State:") && !line.contains("zombie"))
 }

@@ -24,7 +24,7 @@ use waybill_stock::agent::{Agent, AgentConfig};
 use crate::{
     Outcome,
     log::{self, LogFormat},
-    rest,
+    rest, swap,
 };
 
 /// Before a node that could not be set up is tried again.
@@ -111,6 +111,7 @@ pub(crate) struct OnHostArgs {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     log::start_at(args.log_format, args.verbose);
+    swap::stay_out();
     // Read before anything is done: a node is set up whole or not at all.
     let read = |path: &PathBuf| {
         fs::read(path).with_context(|| format!("cannot read the wrapper {}", path.display()))

@@ -18,7 +18,7 @@ use waybill_stock::gate::{Caller, Config, Gate, PairPaths, Serving};
 use crate::{
     Outcome,
     log::{self, LogFormat},
-    rest,
+    rest, swap,
 };
 
 /// Answer the admission webhooks of a cluster whose API server is not ours.
@@ -109,6 +109,7 @@ enum CallerKind {
 
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     log::start_at(args.log_format, args.verbose);
+    swap::stay_out();
     let drain = Duration::from_secs(args.drain);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

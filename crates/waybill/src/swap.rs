@@ -4,7 +4,8 @@ use std::fs;
 
 use rustix::{
     mm::{MlockAllFlags, mlockall},
-    process::{Resource, geteuid, getrlimit},
+    process::{Resource, getrlimit},
+    thread::{CapabilitySet, capabilities},
 };
 
 /// Locks the memory of this process, as far as the kernel lets us. Without swap there is nothing to keep it out of, and memory that
@@ -13,8 +14,10 @@ pub(crate) fn stay_out() {
     if !has_swap(&fs::read_to_string("/proc/swaps").unwrap_or_default()) {
         return;
     }
-    // With a limit, memory could be refused later, in the middle of something. Root has none.
-    let unlimited = getrlimit(Resource::Memlock).maximum.is_none() || geteuid().is_root();
+    // With a limit, memory could be refused later, in the middle of something. Root in a container may have one.
+    let may_lock =
+        capabilities(None).is_ok_and(|it| it.effective.contains(CapabilitySet::IPC_LOCK));
+    let unlimited = getrlimit(Resource::Memlock).current.is_none() || may_lock;
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     if !unlimited || mlockall(flags).is_err() {
         tracing::warn!(

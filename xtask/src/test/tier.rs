@@ -188,19 +188,35 @@ fn vm(repository: &Repository, machine: &Machine) -> Result<Verdict> {
     if kernels.is_empty() {
         return Ok(verdict);
     }
-    // What the tests were built with, so that nothing is built twice.
-    let mut build = repository.cargo(&["test", "--no-run"]);
-    process::run(build.args(EVERYTHING))?;
-    let programs = [repository.debug_binary("waybill")?, hostile(repository)?];
+    let [binary, hostile, suite, spawner] = vm_programs(repository)?;
+    let script = format!(
+        "SUITE={} WAYBILL_HOSTILE=/bin/waybill-hostile\nexport WAYBILL_HOSTILE\n{VM_SCRIPT}",
+        process::quoted(&suite.to_string_lossy()),
+    );
+    let (programs, in_place) = ([binary, hostile], [suite, spawner]);
     for kernel in kernels {
         let root = vm::Root::Shared;
-        let emulated = vm::Machine { kernel, root, programs: &programs, limit: VM_SECONDS };
-        match emulated.run(&["sh".into(), "-c".into(), VM_SCRIPT.into()])? {
+        let (programs, in_place) = (&programs[..], &in_place[..]);
+        let emulated = vm::Machine { kernel, root, programs, in_place, limit: VM_SECONDS };
+        match emulated.run(&["sh".into(), "-c".into(), script.clone()])? {
             0 => {}
             code => bail!("xtask/src/test/vm.sh ended with exit code {code} on {kernel:?}"),
         }
     }
     Ok(verdict)
+}
+
+/// Our binary, the program that attacks, the tests of the runtime, and the spawner that those start. They are what the tests were built
+/// with, so that nothing is built twice.
+fn vm_programs(repository: &Repository) -> Result<[PathBuf; 4]> {
+    let arguments = ["test", "--no-run", "--message-format=json-render-diagnostics"];
+    let built = process::output(repository.cargo(&arguments).args(EVERYTHING))?;
+    Ok([
+        repository.debug_binary("waybill")?,
+        hostile(repository)?,
+        metadata::test_program(&built, "waybill-runtime", "it")?,
+        repository.debug_binary("waybill-test-spawner")?,
+    ])
 }
 
 /// The program that attacks, as tests build it (`waybill_testkit::hostile`): without shared libraries.

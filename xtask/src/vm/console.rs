@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+use super::disks::Disks;
 use crate::tools;
 
 /// What `second.sh` prints before the exit code.
@@ -17,8 +18,8 @@ const MARK: &str = "waybill-vm: exit code ";
 const TIME_IS_UP: i32 = 124;
 
 /// Starts a machine, shows its console and returns the exit code of its command.
-pub(super) fn run(image: &Path, initramfs: &Path, limit: u64) -> Result<u8> {
-    let mut machine = qemu(image, initramfs, limit)?
+pub(super) fn run(image: &Path, initramfs: &Path, disks: &Disks, limit: u64) -> Result<u8> {
+    let mut machine = qemu(image, initramfs, disks, limit)?
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -36,7 +37,7 @@ pub(super) fn run(image: &Path, initramfs: &Path, limit: u64) -> Result<u8> {
 }
 
 /// The limit holds also when nobody is left who watches.
-fn qemu(image: &Path, initramfs: &Path, limit: u64) -> Result<Command> {
+fn qemu(image: &Path, initramfs: &Path, disks: &Disks, limit: u64) -> Result<Command> {
     let emulator = tools::emulator().context("there is no emulator")?;
     let mut command = Command::new("timeout");
     command.args(["--foreground", "--kill-after=5", &limit.to_string()]);
@@ -46,6 +47,11 @@ fn qemu(image: &Path, initramfs: &Path, limit: u64) -> Result<Command> {
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     command.args(["-serial", "stdio"]);
     command.arg("-kernel").arg(image).arg("-initrd").arg(initramfs);
+    // The first is `/dev/vda` there. Nobody reads them after the machine, so nothing has to reach a disk of ours.
+    for disk in [&disks.state, &disks.swap] {
+        let drive = format!("file={},format=raw,if=virtio,cache=unsafe", disk.display());
+        command.args(["-drive", &drive]);
+    }
     // Where this machine is busy, the kernel finds its timer too slow at the start, and gives up unless told not to look.
     command.args(["-append", "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check"]);
     Ok(command)

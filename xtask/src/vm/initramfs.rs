@@ -37,7 +37,7 @@ pub(super) fn write(
         archive.program(&format!("modules/{at:02}-{}.ko", module.name), &module.content)?;
     }
     let system = |path: &str| format!("{SYSTEM}/{path}");
-    for folder in ["dev", "etc", "proc", "root", "run", "sys", "tmp"] {
+    for folder in ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"] {
         archive.folder(&system(folder))?;
     }
     archive.program(&system("etc/passwd"), b"root:x:0:0:root:/root:/bin/sh\n")?;
@@ -48,8 +48,12 @@ pub(super) fn write(
     for program in machine.programs {
         let name = program.file_name().and_then(|name| name.to_str());
         let name = name.with_context(|| format!("{} has no name", program.display()))?;
-        let small = stripped(program, file)?;
-        add_program(&mut archive, &system(&format!("bin/{name}")), &small)?;
+        add_program(&mut archive, &system(&format!("bin/{name}")), &stripped(program, file)?)?;
+    }
+    for program in machine.in_place {
+        let path = program.to_str().with_context(|| format!("{} is no text", program.display()))?;
+        let place = system(path.trim_start_matches('/'));
+        add_program(&mut archive, &place, &stripped(program, file)?)?;
     }
     archive.finish().map(drop)
 }

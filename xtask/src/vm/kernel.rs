@@ -16,8 +16,8 @@ use crate::{
     tools::{self, Tool},
 };
 
-/// What has to be loaded before a container can start; all else is built in.
-const MODULES: &[&str] = &["overlay"];
+/// What has to be loaded before there are disks, and before a container can start; all else is built in.
+const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "overlay"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kernel {

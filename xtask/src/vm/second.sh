@@ -11,6 +11,10 @@ for folder in /dev/shm /run /tmp; do
     mount -t tmpfs -o mode=1777 tmpfs "$folder"
 done
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t ext4 -o noatime /dev/vda /var
+mkdir -m 1777 /var/tmp
+export TMPDIR=/var/tmp
+mkswap /dev/vdb >/dev/null
 ip link set lo up
 hostname vm
 uname -sr

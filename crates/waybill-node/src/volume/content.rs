@@ -59,6 +59,14 @@ impl Files {
         Ok(())
     }
 
+    /// Fails if all files together are larger than `most` bytes.
+    pub(super) fn check_size(&self, most: u64) -> Result<(), VolumeFault> {
+        let lengths =
+            self.0.values().map(|file| u64::try_from(file.bytes.len()).unwrap_or(u64::MAX));
+        let bytes = lengths.fold(0_u64, u64::saturating_add);
+        if bytes > most { Err(VolumeFault::TooLarge { bytes, most }) } else { Ok(()) }
+    }
+
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &FileContent)> {
         self.0.iter().map(|(path, file)| (&**path, file))
     }
@@ -155,6 +163,14 @@ mod tests {
         let chosen = files(Some(&items), false).unwrap();
         assert_eq!(list(&chosen), ["a/b 640 1", "c 400 1"]);
         assert_eq!(chosen.top_level(), ["a", "c"].into());
+    }
+
+    #[test]
+    fn files_of_a_volume_in_memory_are_counted_together() {
+        let files = files(None, false).unwrap();
+        files.check_size(2).unwrap();
+        let error = files.check_size(1).unwrap_err().to_string();
+        assert_eq!(error, "its files have 2 bytes, and a volume in memory has room for 1");
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub(crate) enum VolumeFault {
     SecretPath,
     #[error("{path} is still mounted")]
     StillMounted { path: String },
+    #[error("its files have {bytes} bytes, and a volume in memory has room for {most}")]
+    TooLarge { bytes: u64, most: u64 },
     #[error("cannot find volume {volume:?} to mount into container {container:?}")]
     Unknown { volume: String, container: String },
     #[error("{value:?} is not a {what} that this node knows")]

@@ -29,6 +29,9 @@ const STACKED: usize = 16;
 /// Room for what the node writes into one volume: several Secrets of the largest size, old and new.
 const SECRET_BYTES: u64 = 64 << 20;
 
+/// So much of it may be new: while it is written the old is still there.
+pub(super) const NEW_SECRET_BYTES: u64 = SECRET_BYTES / 2;
+
 /// Makes a directory and those above it; nobody but root needs to pass through them.
 pub(super) fn make_directory(path: &Path) -> Result<(), VolumeFault> {
     fs::DirBuilder::new().recursive(true).mode(0o750).create(path).doing("making", path)
@@ -41,13 +44,14 @@ pub(super) fn mount_for_secrets(directory: &Path) -> Result<(), VolumeFault> {
     }
     // Scripts in volumes are run, as on kubelets. Neither devices nor other users' rights come from there.
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    let options = format!("size={SECRET_BYTES},mode=0755");
-    // Memory can be written to swap, which is a disk. Kernels before 6.4 cannot prevent it.
-    match mount_tmpfs(directory, flags, &format!("{options},noswap")) {
-        Err(Errno::INVAL) => mount_tmpfs(directory, flags, &options),
+    // Memory can be written to swap, which is a disk. A tmpfs can say no to that from Linux 6.4 on; a ramfs never gets there, and has no
+    // limit of its own.
+    let options = format!("size={SECRET_BYTES},mode=0755,noswap");
+    match mount_memory_file_system(directory, "tmpfs", flags, &options) {
+        Err(Errno::INVAL) => mount_memory_file_system(directory, "ramfs", flags, "mode=0755"),
         mounted => mounted,
     }
-    .doing("mounting a tmpfs at", directory)
+    .doing("mounting a file system in memory at", directory)
 }
 
 /// A file system in memory for the pod's own use.
@@ -57,13 +61,19 @@ pub(super) fn mount_memory(
     mode: u32,
 ) -> Result<(), VolumeFault> {
     let size = size.map_or_else(String::new, |size| format!("size={size},"));
-    mount_tmpfs(directory, MountFlags::empty(), &format!("{size}mode={mode:04o}"))
+    let options = format!("{size}mode={mode:04o}");
+    mount_memory_file_system(directory, "tmpfs", MountFlags::empty(), &options)
         .doing("mounting a tmpfs at", directory)
 }
 
-fn mount_tmpfs(directory: &Path, flags: MountFlags, options: &str) -> Result<(), Errno> {
+fn mount_memory_file_system(
+    directory: &Path,
+    kind: &str,
+    flags: MountFlags,
+    options: &str,
+) -> Result<(), Errno> {
     let options = CString::new(options).map_err(|_| Errno::INVAL)?;
-    mount("tmpfs", directory, "tmpfs", flags, &*options)
+    mount(kind, directory, kind, flags, &*options)
 }
 
 /// Whether something is mounted right at `path`.

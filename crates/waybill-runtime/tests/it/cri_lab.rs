@@ -31,8 +31,9 @@ use waybill_runtime::{
     engine::Spawner,
     image::build::ImageBuilder,
 };
+use waybill_testkit::remains::Remains;
 
-use crate::lab::{BUSYBOX, eventually, hierarchies};
+use crate::lab::{BUSYBOX, can_run_containers, eventually, hierarchies};
 
 pub(crate) const IMAGE: &str = "localhost/busybox:1";
 
@@ -60,8 +61,7 @@ pub(crate) struct CriLab {
 impl CriLab {
     /// `None` when this machine cannot run containers.
     pub(crate) async fn open() -> Option<Self> {
-        if !rustix::process::getuid().is_root() || !Path::new(BUSYBOX).exists() {
-            eprintln!("SKIPPED: containers need root, and {BUSYBOX} from busybox-static");
+        if !can_run_containers() {
             return None;
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -286,6 +286,14 @@ impl CriLab {
         let flags = rustix::mount::UnmountFlags::empty();
         eventually("its run directory is free", || rustix::mount::unmount(&run, flags).is_ok())
             .await;
+    }
+}
+
+/// A test that fails leaves nothing behind either.
+impl Drop for CriLab {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        Remains::of(self.directory.path(), &self.cgroup).clear_if_panicking();
     }
 }
 

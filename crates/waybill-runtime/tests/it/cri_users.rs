@@ -11,6 +11,7 @@ use waybill_proto::cri::{
     NamespaceMode, NamespaceOption, PodSandboxConfig, RunPodSandboxRequest, StatusRequest,
     UserNamespace,
 };
+use waybill_testkit::skip::skip;
 
 use crate::cri_lab::{CriLab, container, sleeper, with_context};
 
@@ -36,7 +37,7 @@ pub(crate) async fn open() -> Option<CriLab> {
     let status = lab.runtime().await.status(StatusRequest::default()).await.unwrap().into_inner();
     let features = status.runtime_handlers[0].features.unwrap();
     if !features.user_namespaces {
-        println!("SKIPPED: this kernel has no user namespaces with mapped mounts");
+        skip("user-namespaces", "a kernel and a file system that map the ids of mounts");
         lab.close().await;
         return None;
     }

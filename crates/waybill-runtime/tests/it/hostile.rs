@@ -6,7 +6,7 @@
 use std::{fs, path::Path, process::Command};
 
 use waybill_runtime::engine::{ContainerRequest, ProcessIo, SeccompProfile, Session, State};
-use waybill_testkit::hostile::hostile;
+use waybill_testkit::{hostile::hostile, skip::skip};
 
 use crate::lab::{Lab, exec, hierarchies, with_ptrace};
 
@@ -159,7 +159,7 @@ fn with_keys(lab: &Lab, id: &str, arguments: &[&str]) -> ContainerRequest {
 async fn no_two_share_a_session_keyring() {
     let Some(lab) = open().await else { return };
     if !Path::new("/proc/keys").exists() {
-        println!("SKIPPED: this kernel has no keys");
+        skip("keys", "a kernel with CONFIG_KEYS");
         return lab.close().await;
     }
     // The second look is the control: descendants do share it.

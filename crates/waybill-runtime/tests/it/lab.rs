@@ -27,6 +27,7 @@ use waybill_runtime::engine::{
     ContainerRequest, Engine, ExecRequest, Exit, Patience, ProcessIo, SeccompProfile, Session,
     Spawner, Stdio,
 };
+use waybill_testkit::{remains::Remains, skip::skip};
 
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
 
@@ -46,12 +47,7 @@ pub(crate) struct Lab {
 impl Lab {
     /// `None` when this machine cannot run containers.
     pub(crate) async fn open() -> Option<Self> {
-        if !rustix::process::getuid().is_root() {
-            println!("SKIPPED: containers need root; run the tests as root");
-            return None;
-        }
-        if !Path::new(BUSYBOX).exists() {
-            println!("SKIPPED: no {BUSYBOX}; install the Debian package busybox-static");
+        if !can_run_containers() {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -239,6 +235,28 @@ impl Lab {
     }
 }
 
+/// Whether this machine can; says so where it cannot.
+pub(crate) fn can_run_containers() -> bool {
+    if !rustix::process::getuid().is_root() {
+        skip("root", "only root may run containers");
+        return false;
+    }
+    if !Path::new(BUSYBOX).exists() {
+        skip("busybox", "install the Debian package busybox-static");
+        return false;
+    }
+    true
+}
+
+/// A test that fails leaves nothing behind either.
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.stop_runtime();
+        let cgroup = self.cgroup.display().to_string();
+        Remains::of(self.directory.path(), &cgroup).clear_if_panicking();
+    }
+}
+
 fn pids() -> Vec<i32> {
     fs::read_dir("/proc")
         .unwrap()
@@ -261,7 +279,6 @@ pub(crate) fn unified() -> PathBuf {
     if hybrid.exists() { hybrid } else { PathBuf::from("/sys/fs/cgroup") }
 }
 
-/// A session that runs `arguments` and whose output is read.
 /// The container, with the right to look at every process that it sees.
 pub(crate) fn with_ptrace(mut request: ContainerRequest) -> ContainerRequest {
     let mut process = request.spec.process().clone().unwrap();
@@ -276,6 +293,7 @@ pub(crate) fn with_ptrace(mut request: ContainerRequest) -> ContainerRequest {
     request
 }
 
+/// A session that runs `arguments` and whose output is read.
 pub(crate) fn exec(arguments: &[&str]) -> ExecRequest {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     ExecRequest {

@@ -21,6 +21,7 @@ use crate::{
     rest,
     runtime::parse_socket,
     state_dir::own_directory,
+    swap,
     up::host_name,
 };
 
@@ -78,6 +79,7 @@ where
     F: Future<Output = Result<Server, ServerError>>,
 {
     log::start_at(args.log_format, args.verbose);
+    swap::stay_out();
     let config = config(args)?;
     let socket = config.socket.clone();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
