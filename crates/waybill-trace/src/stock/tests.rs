@@ -35,6 +35,8 @@ fn request(audit_id: &str, user: &str, session: u8) -> Request {
     Request {
         audit_id: audit_id.to_owned(),
         asked: Asked::Exec,
+        verb: "get".to_owned(),
+        user_agent: String::new(),
         caller: Caller {
             user: user.to_owned(),
             uid: "7".to_owned(),
