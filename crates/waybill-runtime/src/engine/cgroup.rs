@@ -16,7 +16,10 @@ mod tree;
 use std::{
     fs::{self, File, OpenOptions},
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::PermissionsExt,
+    },
     path::{Component, Path, PathBuf},
     time::Duration,
 };
@@ -65,6 +68,16 @@ impl DeviceGuard {
         } else {
             Self::Nothing
         }
+    }
+}
+
+/// Makes the directory of a cgroup, unless it is there. Everybody may pass it, whatever our umask: the root of a pod with users of its own
+/// mounts a view of its cgroup, and the kernel leads it there from the root of the hierarchy.
+fn make_directory(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)),
     }
 }
 
@@ -118,10 +131,7 @@ impl Cgroup {
                 pass_controllers_on(&parent);
             }
             let directory = parent.join(part);
-            match fs::create_dir(&directory) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
+            make_directory(&directory)?;
             if cpuset {
                 inherit_cpuset(&parent, &directory)?;
             }

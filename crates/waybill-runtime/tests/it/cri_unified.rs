@@ -8,11 +8,13 @@ use crate::cri_lab::CriLab;
 const HIDE_OLDER_CGROUPS: &str = "umount -l -R /sys/fs/cgroup && \
     mount -t cgroup2 none /sys/fs/cgroup && exec \"$@\"";
 
-/// Among them one that is refused a device, which here a program in its cgroup must do.
-const TESTS: [&str; 4] = [
+/// Among them one that is refused a device, which here a program in its cgroup must do, and a pod with users of its own, whose root
+/// mounts a view of its cgroup itself.
+const TESTS: [&str; 5] = [
     "cri_container::a_container_is_created_runs_ends_and_goes",
     "cri_exec::",
     "cri_privilege::",
+    "cri_users::root_of_a_pod_is_nobody_on_the_machine",
     "cri_sandbox::a_sandbox_may_share_processes_or_the_machines_namespaces",
 ];
 

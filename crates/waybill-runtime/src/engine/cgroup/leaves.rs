@@ -16,7 +16,7 @@ use std::{fs, io, os::fd::OwnedFd, os::unix::fs::MetadataExt, path::PathBuf};
 use oci_spec::runtime::LinuxResources;
 
 use super::{
-    Cgroup, inherit_cpuset, mirror, open_directory, pass_controllers_on, session::SessionCgroup,
+    Cgroup, inherit_cpuset, make_directory, mirror, open_directory, pass_controllers_on, session::SessionCgroup,
     tree::directories_below,
 };
 
@@ -47,7 +47,7 @@ impl Cgroup {
             pass_controllers_on(&container);
         }
         for name in [PROCESSES, SESSIONS] {
-            create_directory(&container.join(name))?;
+            make_directory(&container.join(name))?;
         }
         let id = |path: &PathBuf| Ok::<_, io::Error>(fs::metadata(path)?.ino());
         Ok(CgroupIds { container: id(&container)?, processes: id(&container.join(PROCESSES))? })
@@ -65,7 +65,7 @@ impl Cgroup {
             if legacy.has("memory") && alone() {
                 fs::write(&counts_below, "1")?;
             }
-            create_directory(&leaf)?;
+            make_directory(&leaf)?;
             if legacy.has("cpuset") {
                 inherit_cpuset(&container, &leaf)?;
             }
@@ -151,12 +151,5 @@ impl Cgroup {
                 let _ = fs::write(directory.join(file), value);
             }
         }
-    }
-}
-
-fn create_directory(path: &std::path::Path) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        result => result,
     }
 }
