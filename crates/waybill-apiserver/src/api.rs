@@ -173,10 +173,7 @@ async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> 
 }
 
 /// Why a request is refused whatever it is about, though we know who asks.
-fn refusal(
-    connection: &Connection,
-    deadline: &Result<Option<Duration>, Status>,
-) -> Option<Status> {
+fn refusal(connection: &Connection, deadline: &Result<Option<Duration>, Status>) -> Option<Status> {
     let without_room = connection.body.as_ref().err();
     without_room.or(deadline.as_ref().err()).cloned()
 }

@@ -125,8 +125,7 @@ mod tests {
     fn later_tables_of_a_watch_have_the_columns_of_the_first() {
         let mut columns = Columns::default();
         let mut read = |definitions: Value| {
-            let table =
-                json!({"columnDefinitions": definitions, "rows": [{"cells": ["a"], "object": null}]});
+            let table = json!({"columnDefinitions": definitions, "rows": [{"cells": ["a"], "object": null}]});
             let table: Table = serde_json::from_value(table).unwrap();
             table.continuing(&mut columns).lines(Shape::default())
         };

@@ -400,7 +400,8 @@ mod tests {
             .map(|it| (it.audit_id, it.asked_again_as.unwrap_or_default()))
             .collect();
         let pair = |first: &str, second: &str| (first.to_owned(), second.to_owned());
-        let expected = [("a", "b"), ("c", "d"), ("e", ""), ("f", ""), ("g", ""), ("i", ""), ("h", "")];
+        let expected =
+            [("a", "b"), ("c", "d"), ("e", ""), ("f", ""), ("g", ""), ("i", ""), ("h", "")];
         assert_eq!(told, expected.map(|(first, second)| pair(first, second)));
     }
 

@@ -78,10 +78,13 @@ fn asked_again<'a>(requests: &[&'a Request]) -> HashMap<&'a str, &'a str> {
         let who = (&caller.user, &caller.uid, &caller.impersonator, &caller.source, user_agent);
         let same = (asked, place, &request.command, &request.variables, who);
         match request.verb.as_str() {
-            "get" if request.refusal.is_some() => refused.entry(same).or_default().push_back(request),
+            "get" if request.refusal.is_some() => {
+                refused.entry(same).or_default().push_back(request)
+            }
             "create" => {
                 let Some(waiting) = refused.get_mut(&same) else { continue };
-                let soon = |first: &&Request| request.received.duration_since(first.received) <= SOON;
+                let soon =
+                    |first: &&Request| request.received.duration_since(first.received) <= SOON;
                 if let Some(first) = std::iter::from_fn(|| waiting.pop_front()).find(soon) {
                     found.insert(first.audit_id.as_str(), request.audit_id.as_str());
                 }

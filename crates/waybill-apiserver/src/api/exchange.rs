@@ -11,7 +11,9 @@ use waybill_stream::splice::StreamEnd;
 use super::{Api, Failure, Handled, asked::Asked};
 use crate::{
     audit::{Lifetime, RequestAudit, ResponseStatus},
-    http::{AUDIT_ID, Answer, AnswerBody, AnswerPlace, Body, Connection, InFlightRequest, compress},
+    http::{
+        AUDIT_ID, Answer, AnswerBody, AnswerPlace, Body, Connection, InFlightRequest, compress,
+    },
     proxy::{ProxyAnswer, ProxyBody},
 };
 
@@ -39,8 +41,12 @@ impl Api {
                 let outcome = ResponseStatus::code(answer.code.as_u16());
                 (answer, outcome)
             }
-            Ok(Handled::PassedOn(response)) => return self.pass_on(exchange, asked, response).await,
-            Ok(Handled::Session(answer)) => return self.open_session(exchange, asked, answer).await,
+            Ok(Handled::PassedOn(response)) => {
+                return self.pass_on(exchange, asked, response).await;
+            }
+            Ok(Handled::Session(answer)) => {
+                return self.open_session(exchange, asked, answer).await;
+            }
             Err(Failure::Refused(status)) => {
                 (Answer::status(&status), ResponseStatus::from(&status))
             }

@@ -143,7 +143,9 @@ impl Api {
             };
             let change = Change { route: &route, dry_run, ..change };
             match self.writer.delete(change, &options).await {
-                Ok(_) => items.push(without_type(convert::from_storage(resource, object.document()))),
+                Ok(_) => {
+                    items.push(without_type(convert::from_storage(resource, object.document())))
+                }
                 // Somebody else was faster.
                 Err(status) if status.code() == 404 => {}
                 Err(status) if items.is_empty() => return Err(status),

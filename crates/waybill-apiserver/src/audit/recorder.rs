@@ -122,7 +122,12 @@ impl Recorder {
 
     /// What is read changes nothing, so too many reads of one user that are allowed are left out. Not where requests that
     /// cannot be recorded are refused: there all must be.
-    fn may_tell_of_read(&self, facts: &RequestFacts<'_>, decision: Decision, now: Timestamp) -> bool {
+    fn may_tell_of_read(
+        &self,
+        facts: &RequestFacts<'_>,
+        decision: Decision,
+        now: Timestamp,
+    ) -> bool {
         let is_allowed = facts.decision.is_some_and(authz::Decision::is_allowed);
         let Some(read) = read_of(facts.action).filter(|_| is_allowed) else { return true };
         if self.is_required(facts.action) {

@@ -133,10 +133,10 @@ impl Begun {
         let length = if limit == 0 { rest.len() } else { limit.min(rest.len()) };
         let remaining = rest.len() - length;
         let objects: Vec<_> = rest.iter().take(length).cloned().collect();
-        let next = objects.last().filter(|_| remaining > 0).map(|last| Token {
-            list: Some((self.id, start + length)),
-            after: last.key.clone(),
-        });
+        let next = objects
+            .last()
+            .filter(|_| remaining > 0)
+            .map(|last| Token { list: Some((self.id, start + length)), after: last.key.clone() });
         let next = next.as_ref().map(Token::to_string).unwrap_or_default();
         Page { objects, revision: self.revision, next, remaining }
     }

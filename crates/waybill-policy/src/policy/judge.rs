@@ -128,7 +128,8 @@ impl PolicyOutcome {
         };
         // Who writes parameters must not choose how long a request takes, so all of them share what one may cost.
         let mut budgets = Budgets::default();
-        for param in &params {
+        let mut rest = params.iter();
+        for param in rest.by_ref() {
             let bindings = Bindings {
                 object: request.object,
                 old_object: request.old_object,
@@ -141,6 +142,10 @@ impl PolicyOutcome {
             if budgets.are_spent() {
                 break;
             }
+        }
+        // What was not looked at is not allowed by that; the last unit may have been paid for the parameter before.
+        if rest.len() > 0 {
+            self.error(policy, binding, EvalError::OutOfBudget.to_string());
         }
     }
 

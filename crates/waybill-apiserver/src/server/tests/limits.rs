@@ -188,7 +188,8 @@ async fn one_connection_takes_no_more_than_its_room() {
     let lost = answers.iter().filter(|code| **code == StatusCode::GATEWAY_TIMEOUT).count();
     drop(sender);
     let events = super::audit::events(server).await;
-    let recorded = |code: u16| events.iter().filter(|it| it["responseStatus"]["code"] == code).count();
+    let recorded =
+        |code: u16| events.iter().filter(|it| it["responseStatus"]["code"] == code).count();
     assert_eq!((recorded(429), recorded(504)), (refusals, lost));
 }
 
