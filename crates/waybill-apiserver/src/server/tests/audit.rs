@@ -245,7 +245,7 @@ async fn debug_containers_are_on_record_however_they_are_added() {
         ),
     ];
     for (method, kind, body, query) in ways {
-        let reply = server.send_as("admin", method, &format!("{part}{query}"), kind, &body).await;
+        let reply = server.send_as("admin", method, &format!("{part}{query}"), kind, body).await;
         assert_eq!(reply.code, 200, "{kind}: {}", reply.text());
     }
     let events = events(server).await;
