@@ -1,5 +1,6 @@
 //! What the server does by itself: the objects that every cluster has, the end of namespaces, the placing
-//! of pods, objects about drivers, the service by which pods find the server, and whom the server believes.
+//! of pods, objects about drivers, the service by which pods find the server, whether policies fit their kinds, and whom the
+//! server believes.
 //!
 //! Each controller follows the caches and writes through the same path as clients do, recorded as theirs. Each can be
 //! cut off or fail at any point and does the right thing when it starts again.
@@ -12,6 +13,7 @@ mod compaction;
 mod csi_objects;
 mod kubernetes_service;
 mod namespaces;
+mod policy_types;
 mod scheduler;
 
 use std::{net::SocketAddr, sync::Arc};
@@ -65,6 +67,7 @@ pub(crate) fn start(
         controller("clusterrole-aggregation-controller"),
         Arc::clone(authorizer),
     )));
+    until(Box::pin(policy_types::run(controller("validatingadmissionpolicy-status-controller"))));
     until(Box::pin(compaction::run(Arc::clone(&writer.objects))));
     until(Box::pin(csi_objects::run(csi_objects::Actors {
         drivers: actor("system:apiserver"),

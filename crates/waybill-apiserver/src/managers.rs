@@ -118,6 +118,7 @@ impl Versions for Served {
     fn unmanaged(&self, _: &str) -> &FieldSet {
         match self.part {
             Part::Status if self.resource.is(&PODS) => &POD_STATUS,
+            Part::Main if self.resource.is(&PODS) => &POD_MAIN,
             Part::Approval | Part::Status => &STATUS,
             Part::Binding
             | Part::EphemeralContainers
@@ -130,6 +131,10 @@ impl Versions for Served {
 
 /// What a write to the object itself leaves alone.
 static MAIN: LazyLock<FieldSet> = LazyLock::new(|| set_by_server(&[&["status"]]));
+
+/// Ephemeral containers have a subresource of their own.
+static POD_MAIN: LazyLock<FieldSet> =
+    LazyLock::new(|| set_by_server(&[&["status"], &["spec", "ephemeralContainers"]]));
 
 /// What a write to the status leaves alone.
 static STATUS: LazyLock<FieldSet> = LazyLock::new(|| {

@@ -22,6 +22,7 @@ mod crd;
 use std::{borrow::Cow, fmt, sync::OnceLock};
 
 use schemars::SchemaGenerator;
+use waybill_policy::cel::ObjectType;
 
 use self::compiled::Compiled;
 pub(crate) use self::{
@@ -77,6 +78,11 @@ impl KindSchema {
         let compile =
             || waybill_apply::Schema::new(&definitions::define([self]), &self.definition());
         self.merge.get_or_init(compile)
+    }
+
+    /// What its objects look like to the expressions of policies.
+    pub(crate) fn object_type(&self) -> ObjectType {
+        self.compiled().object_type(self.kind)
     }
 
     pub(crate) fn definition(&self) -> Cow<'static, str> {

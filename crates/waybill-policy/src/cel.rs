@@ -6,6 +6,7 @@
 
 mod budget;
 mod check;
+mod declared;
 mod eval;
 mod fold;
 mod functions;
@@ -19,6 +20,7 @@ mod value;
 
 pub use budget::Budget;
 pub use check::{Scope, Wanted};
+pub use declared::{Declared, ObjectType};
 pub use eval::{Authorize, Bindings, Evaluation, Question, Verdict};
 pub use syntax::{CompileError, Expression};
 pub use value::{EvalError, Value};

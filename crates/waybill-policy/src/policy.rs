@@ -5,6 +5,7 @@
 
 mod compile;
 mod judge;
+mod type_check;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use waybill_api::field::ErrorList;
 
 pub(crate) use compile::{Compiled, compile, compile_conditions};
 pub use judge::{Denial, PolicyOutcome, judge};
+pub use type_check::{CheckedKind, ExpressionWarning, check_types};
 
 use crate::{
     cel::Expression,

@@ -126,9 +126,10 @@ impl Listener {
                 (stream, address, Arc::clone(&open)),
                 (acceptor.clone(), self.patience),
                 Arc::clone(&service),
-                stop.clone(),
+                // Of its own: who waits for one that all share takes its lock with every step.
+                stop.child_token(),
             );
-            let abort = abort.clone();
+            let abort = abort.child_token();
             connections.spawn(async move {
                 tokio::select! {
                     () = abort.cancelled() => {}

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
+use waybill_policy::cel::{Declared, ObjectType};
 
 use super::definitions::{self, Definitions};
 
@@ -29,6 +30,12 @@ impl Compiled {
 
     pub(super) fn root(&self) -> NodeId {
         self.root
+    }
+
+    /// The same as expressions see it.
+    pub(super) fn object_type(&self, name: &str) -> ObjectType {
+        let places = self.nodes.iter().map(Node::declared).collect();
+        ObjectType::new(name, places, self.root.0)
     }
 
     pub(super) fn node(&self, id: NodeId) -> &Node {
@@ -62,6 +69,24 @@ pub(super) enum Node {
 }
 
 impl Node {
+    fn declared(&self) -> Declared {
+        match self {
+            Self::Any | Self::IntOrString => Declared::Any,
+            Self::Bool => Declared::Bool,
+            Self::Int32 | Self::Int64 => Declared::Int,
+            Self::Number => Declared::Double,
+            // Upstream's schema of a quantity is that of a text.
+            Self::Text | Self::Quantity => Declared::String,
+            Self::Base64 => Declared::Bytes,
+            Self::Time | Self::MicroTime => Declared::Timestamp,
+            Self::List(element) => Declared::List(element.0),
+            Self::Map(value) => Declared::Map(value.0),
+            Self::Object(fields) => Declared::Object(
+                fields.iter().map(|field| (field.name.to_string(), field.node.0)).collect(),
+            ),
+        }
+    }
+
     /// What messages call it.
     pub(super) fn expected(&self) -> &'static str {
         match self {

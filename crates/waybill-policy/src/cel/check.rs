@@ -1,6 +1,11 @@
 //! What an expression may name, and what it must result in.
 
-use super::types::Type;
+use std::sync::Arc;
+
+use super::{
+    declared::{ObjectType, Schemas},
+    types::Type,
+};
 
 /// The names that an expression may use.
 #[derive(Clone, Debug, Default)]
@@ -10,6 +15,10 @@ pub struct Scope {
     pub(super) variables: Vec<(String, Type)>,
     /// Whether `variables` is a name at all.
     pub(super) composed: bool,
+    /// What `object` and `oldObject` are; anything if that is not known.
+    object_type: Option<Arc<ObjectType>>,
+    /// What `params` is.
+    params_type: Option<Arc<ObjectType>>,
 }
 
 impl Scope {
@@ -44,6 +53,18 @@ impl Scope {
     pub fn with_variables(mut self) -> Self {
         self.composed = true;
         self
+    }
+
+    /// With objects, and parameters if they are known, of these types.
+    #[must_use]
+    pub fn with_types(mut self, object: Arc<ObjectType>, params: Option<Arc<ObjectType>>) -> Self {
+        self.object_type = Some(object);
+        self.params_type = params;
+        self
+    }
+
+    pub(super) fn schemas(&self) -> Schemas<'_> {
+        Schemas { object: self.object_type.as_deref(), params: self.params_type.as_deref() }
     }
 
     /// Adds `variables.name`, which later expressions may use.

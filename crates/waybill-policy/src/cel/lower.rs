@@ -10,6 +10,7 @@ use cel::common::ast::{
 
 use super::{
     check::{NAMESPACE_FIELDS, REQUEST_FIELDS, Scope},
+    declared::{Schemas, Whole},
     fold::{Fold, FoldKind},
     functions::{self, Run},
     operators::Binary,
@@ -28,6 +29,7 @@ pub(super) struct Fault {
 
 pub(super) struct Lowering<'s> {
     scope: &'s Scope,
+    schemas: Schemas<'s>,
     locals: Vec<(String, Type)>,
     depth: usize,
 }
@@ -36,7 +38,7 @@ type Lowered = Result<(Node, Type), Fault>;
 
 impl<'s> Lowering<'s> {
     pub(super) fn new(scope: &'s Scope) -> Self {
-        Self { scope, locals: Vec::new(), depth: 0 }
+        Self { scope, schemas: scope.schemas(), locals: Vec::new(), depth: 0 }
     }
 
     pub(super) fn lower(&mut self, parsed: IdedExpr) -> Lowered {
@@ -83,11 +85,11 @@ impl<'s> Lowering<'s> {
 
     fn root(&self, name: &str) -> Option<(Root, Type)> {
         match name {
-            "object" => Some((Root::Object, Type::Dyn)),
-            "oldObject" => Some((Root::OldObject, Type::Dyn)),
+            "object" => Some((Root::Object, self.schemas.root(Whole::Object))),
+            "oldObject" => Some((Root::OldObject, self.schemas.root(Whole::Object))),
             "request" => Some((Root::Request, Type::Request)),
             "namespaceObject" => Some((Root::NamespaceObject, Type::Namespace)),
-            "params" if self.scope.params => Some((Root::Params, Type::Dyn)),
+            "params" if self.scope.params => Some((Root::Params, self.schemas.root(Whole::Params))),
             "authorizer" if self.scope.authorizer => Some((Root::Authorizer, AUTHORIZER)),
             _ => None,
         }
@@ -150,9 +152,12 @@ impl<'s> Lowering<'s> {
             Type::Dyn | Type::Map | Type::Optional => return Ok(Type::Dyn),
             Type::Request => REQUEST_FIELDS,
             Type::Namespace => NAMESPACE_FIELDS,
+            Type::Declared(part) if self.schemas.plain(operand) != Type::List => {
+                return self.schemas.field(part, field).ok_or_else(|| undefined(id, field));
+            }
             other => {
-                let text = format!("type '{}' does not support field selection", other.name());
-                return Err(fault(id, text));
+                let name = self.schemas.name(other);
+                return Err(fault(id, format!("type '{name}' does not support field selection")));
             }
         };
         let found = fields.iter().find(|(name, _)| *name == field);
@@ -192,7 +197,7 @@ impl<'s> Lowering<'s> {
                 (op::LOGICAL_AND | op::LOGICAL_OR, 2) => self.logic(id, &func_name, args),
                 (op::LOGICAL_NOT, 1) => {
                     let (operand, known) = self.lower(args.remove(0))?;
-                    require(id, op::LOGICAL_NOT, known, Type::Bool)?;
+                    self.require(id, op::LOGICAL_NOT, known, Type::Bool)?;
                     Ok((Node::Not(Box::new(operand)), Type::Bool))
                 }
                 (op::NEGATE, 1) => {
@@ -201,7 +206,7 @@ impl<'s> Lowering<'s> {
                         Type::Dyn | Type::Int | Type::Double => {
                             Ok((Node::Negate(Box::new(operand)), known))
                         }
-                        other => Err(no_overload(id, op::NEGATE, &[other])),
+                        other => Err(self.no_overload(id, op::NEGATE, &[other])),
                     }
                 }
                 (op::INDEX, 2) => self.index(id, args, false),
@@ -263,19 +268,20 @@ impl<'s> Lowering<'s> {
         let otherwise = self.lower(take(&mut args, 2))?;
         let then = self.lower(take(&mut args, 1))?;
         let (condition, known) = self.lower(take(&mut args, 0))?;
-        require(id, op::CONDITIONAL, known, Type::Bool)?;
-        if !then.1.may_be(otherwise.1) && then.1 != Type::Null && otherwise.1 != Type::Null {
-            return Err(no_overload(id, op::CONDITIONAL, &[known, then.1, otherwise.1]));
+        self.require(id, op::CONDITIONAL, known, Type::Bool)?;
+        let (one, other) = (self.schemas.plain(then.1), self.schemas.plain(otherwise.1));
+        if !one.may_be(other) && one != Type::Null && other != Type::Null {
+            return Err(self.no_overload(id, op::CONDITIONAL, &[known, then.1, otherwise.1]));
         }
-        let result = then.1.join(otherwise.1);
+        let result = if then.1 == otherwise.1 { then.1 } else { one.join(other) };
         Ok((Node::Conditional(Box::new((condition, then.0, otherwise.0))), result))
     }
 
     fn logic(&mut self, id: u64, name: &str, mut args: Vec<IdedExpr>) -> Lowered {
         let (right, right_type) = self.lower(take(&mut args, 1))?;
         let (left, left_type) = self.lower(take(&mut args, 0))?;
-        require(id, name, left_type, Type::Bool)?;
-        require(id, name, right_type, Type::Bool)?;
+        self.require(id, name, left_type, Type::Bool)?;
+        self.require(id, name, right_type, Type::Bool)?;
         let sides = Box::new((left, right));
         let node = if name == op::LOGICAL_AND { Node::And(sides) } else { Node::Or(sides) };
         Ok((node, Type::Bool))
@@ -288,22 +294,23 @@ impl<'s> Lowering<'s> {
         let (right, right_type) = self.lower(take(&mut args, 1))?;
         let (left, left_type) = self.lower(take(&mut args, 0))?;
         let result = operator
-            .result(left_type, right_type)
-            .ok_or_else(|| no_overload(id, name, &[left_type, right_type]))?;
+            .result(self.schemas.plain(left_type), self.schemas.plain(right_type))
+            .ok_or_else(|| self.no_overload(id, name, &[left_type, right_type]))?;
         Ok((Node::Binary(operator, Box::new((left, right))), result))
     }
 
     fn index(&mut self, id: u64, mut args: Vec<IdedExpr>, optional: bool) -> Lowered {
         let (index, index_type) = self.lower(take(&mut args, 1))?;
         let (operand, known) = self.lower(take(&mut args, 0))?;
-        match known {
-            Type::Dyn | Type::Map | Type::List | Type::Optional => {
-                let result = if optional { Type::Optional } else { Type::Dyn };
+        let (key, value) = self.schemas.inner(known);
+        match self.schemas.plain(known) {
+            Type::Dyn | Type::Map | Type::List | Type::Optional if index_type.may_be(key) => {
+                let result = if optional { Type::Optional } else { value };
                 let node =
                     Node::Index { operand: Box::new(operand), index: Box::new(index), optional };
                 Ok((node, result))
             }
-            other => Err(no_overload(id, op::INDEX, &[other, index_type])),
+            _ => Err(self.no_overload(id, op::INDEX, &[known, index_type])),
         }
     }
 
@@ -340,15 +347,18 @@ impl<'s> Lowering<'s> {
         }
         let Some(function) = functions::find(name, member, count) else {
             return Err(match functions::is_known(name) {
-                true => no_overload(id, name, &known),
+                true => self.no_overload(id, name, &known),
                 false => fault(id, format!("undeclared reference to '{name}' (in container '')")),
             });
         };
         if let Some(receiver) = known.first()
             && !function.first.is_empty()
-            && !function.first.iter().any(|accepted| receiver.may_be(*accepted))
+            && !function
+                .first
+                .iter()
+                .any(|accepted| self.schemas.plain(*receiver).may_be(*accepted))
         {
-            return Err(no_overload(id, name, &known));
+            return Err(self.no_overload(id, name, &known));
         }
         let regex = match (&function.run, arguments.get(1)) {
             (Run::Pattern(_), Some(Node::Literal(Literal::String(pattern)))) => {
@@ -395,8 +405,9 @@ impl<'s> Lowering<'s> {
         let second = simple_name(take(&mut args, 1))?;
         let first = simple_name(take(&mut args, 0))?;
         let (range, known) = self.lower(target)?;
-        check_range(id, known)?;
-        let names = vec![(first, Type::Dyn), (second, Type::Dyn)];
+        self.check_range(id, known)?;
+        let (key, value) = self.schemas.inner(known);
+        let names = vec![(first, key), (second, value)];
         self.with_locals(names, |own| {
             let filter = filter.map(|filter| own.lower(filter)).transpose()?.map(|(node, _)| node);
             let (body, _) = own.lower(body)?;
@@ -415,13 +426,16 @@ impl<'s> Lowering<'s> {
     ) -> Lowered {
         let id = range.id;
         let (range, known) = self.lower(range)?;
-        check_range(id, known)?;
-        self.with_locals(vec![(name, Type::Dyn)], |own| {
+        self.check_range(id, known)?;
+        // Of a map it is the keys that are walked over.
+        let (key, value) = self.schemas.inner(known);
+        let local = if self.schemas.plain(known) == Type::Map { key } else { value };
+        self.with_locals(vec![(name, local)], |own| {
             let filter = match filter {
                 Some(filter) => {
                     let id = filter.id;
                     let (filter, known) = own.lower(filter)?;
-                    require(id, "filter", known, Type::Bool)?;
+                    own.require(id, "filter", known, Type::Bool)?;
                     Some(filter)
                 }
                 None => None,
@@ -429,7 +443,7 @@ impl<'s> Lowering<'s> {
             let id = body.id;
             let (body, known) = own.lower(body)?;
             if kind.is_predicate() {
-                require(id, op::LOGICAL_AND, known, Type::Bool)?;
+                own.require(id, op::LOGICAL_AND, known, Type::Bool)?;
             }
             let fold = Fold { kind, range, pairs: false, filter, body };
             Ok((Node::Fold(Box::new(fold)), kind.result()))
@@ -482,6 +496,30 @@ impl<'s> Lowering<'s> {
         };
         self.fold_one(kind, iter_range, iter_var, filter, body)
     }
+
+    fn check_range(&self, id: u64, known: Type) -> Result<(), Fault> {
+        match self.schemas.plain(known) {
+            Type::Dyn | Type::List | Type::Map => Ok(()),
+            _ => Err(fault(
+                id,
+                format!(
+                    "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
+                    self.schemas.name(known)
+                ),
+            )),
+        }
+    }
+
+    fn require(&self, id: u64, what: &str, found: Type, wanted: Type) -> Result<(), Fault> {
+        let fits = self.schemas.plain(found).may_be(wanted);
+        if fits { Ok(()) } else { Err(self.no_overload(id, what, &[found])) }
+    }
+
+    fn no_overload(&self, id: u64, what: &str, types: &[Type]) -> Fault {
+        let names: Vec<_> = types.iter().map(|known| self.schemas.name(*known)).collect();
+        let names = names.join(", ");
+        fault(id, format!("found no matching overload for '{what}' applied to '({names})'"))
+    }
 }
 
 const AUTHORIZER: Type = Type::Library("kubernetes.authorization.Authorizer");
@@ -505,29 +543,6 @@ fn simple_name(name: IdedExpr) -> Result<String, Fault> {
         Expr::Ident(text) => Ok(text),
         _ => Err(fault(name.id, "argument must be a simple name")),
     }
-}
-
-fn check_range(id: u64, known: Type) -> Result<(), Fault> {
-    match known {
-        Type::Dyn | Type::List | Type::Map => Ok(()),
-        other => Err(fault(
-            id,
-            format!(
-                "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
-                other.name()
-            ),
-        )),
-    }
-}
-
-fn require(id: u64, what: &str, found: Type, wanted: Type) -> Result<(), Fault> {
-    if found.may_be(wanted) { Ok(()) } else { Err(no_overload(id, what, &[found])) }
-}
-
-fn no_overload(id: u64, what: &str, types: &[Type]) -> Fault {
-    let names: Vec<_> = types.iter().map(|known| known.name()).collect();
-    let names = names.join(", ");
-    fault(id, format!("found no matching overload for '{what}' applied to '({names})'"))
 }
 
 fn undefined(id: u64, field: &str) -> Fault {

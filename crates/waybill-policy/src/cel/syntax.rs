@@ -62,6 +62,15 @@ impl Expression {
 #[error("{0}")]
 pub struct CompileError(String);
 
+impl CompileError {
+    /// What is wrong, without saying that the expression is not compiled for it.
+    pub(crate) fn issues(&self) -> &str {
+        self.0.strip_prefix(FAILED).unwrap_or(&self.0)
+    }
+}
+
+const FAILED: &str = "compilation failed: ";
+
 fn parse(source: &str, scope: &Scope) -> Result<(Node, Type), CompileError> {
     let result = thread::scope(|threads| {
         let parser = thread::Builder::new().name("cel-parser".to_owned()).stack_size(PARSER_STACK);
@@ -83,10 +92,8 @@ fn parse_here(source: &str, scope: &Scope) -> Result<(Node, Type), CompileError>
     Lowering::new(scope).lower(parsed).map_err(|fault| {
         let at = places.offset_for(fault.id).map_or(0, |(start, _)| start as usize);
         let (line, column) = place(source, at);
-        CompileError(format!(
-            "compilation failed: {}",
-            Marked { source, line, column, fault: &fault.text }
-        ))
+        let marked = Marked { source, line, column, fault: &fault.text };
+        CompileError(format!("{FAILED}{marked}"))
     })
 }
 
@@ -106,7 +113,7 @@ fn syntax_errors(source: &str, errors: &ParseErrors) -> CompileError {
             Marked { source, line, column, fault }.to_string()
         })
         .collect();
-    CompileError(format!("compilation failed: {}", texts.join("\n")))
+    CompileError(format!("{FAILED}{}", texts.join("\n")))
 }
 
 /// One mistake leads to many; nobody reads more.

@@ -1,7 +1,10 @@
 //! What is known about the type of an expression before it runs.
 //!
-//! Objects of the API are of no known type here, as `object` is in upstream's policies, so most
-//! expressions are [`Type::Dyn`] somewhere. Whatever is known is checked.
+//! Objects of the API are of no known type where requests are judged, as `object` is in upstream's policies, so most
+//! expressions are [`Type::Dyn`] somewhere. Whatever is known is checked; where a policy is checked beforehand, that is what schemas
+//! declare.
+
+use super::declared::Part;
 
 /// A type, or that it is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub(super) enum Type {
     Namespace,
     /// A value of a library.
     Library(&'static str),
+    /// A list, a map or an object that a schema declares.
+    Declared(Part),
 }
 
 impl Type {
@@ -50,12 +55,14 @@ impl Type {
             Self::Request => "kubernetes.AdmissionRequest",
             Self::Namespace => "kubernetes.Namespace",
             Self::Library(name) => name,
+            Self::Declared(_) => "object",
         }
     }
 
     /// Whether a value of this type may be one of `other`.
     pub(super) fn may_be(self, other: Self) -> bool {
-        self == Self::Dyn || other == Self::Dyn || self == other
+        let both_declared = matches!((self, other), (Self::Declared(_), Self::Declared(_)));
+        self == Self::Dyn || other == Self::Dyn || self == other || both_declared
     }
 
     pub(super) fn is_number(self) -> bool {

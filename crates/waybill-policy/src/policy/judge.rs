@@ -48,16 +48,18 @@ pub struct Denial {
 struct Budgets {
     conditions: Budget,
     validations: Budget,
+    /// Whether it has been said that one is spent.
+    told: bool,
 }
 
 impl Default for Budgets {
     fn default() -> Self {
-        Self { conditions: Budget::match_conditions(), validations: Budget::policy() }
+        Self { conditions: Budget::match_conditions(), validations: Budget::policy(), told: false }
     }
 }
 
 impl Budgets {
-    /// Whether nothing further can be evaluated, which has been said.
+    /// Whether nothing further can be evaluated.
     fn are_spent(&self) -> bool {
         self.conditions.is_spent() || self.validations.is_spent()
     }
@@ -128,7 +130,8 @@ impl PolicyOutcome {
         };
         // Who writes parameters must not choose how long a request takes, so all of them share what one may cost.
         let mut budgets = Budgets::default();
-        for param in &params {
+        let mut rest = params.iter();
+        for param in rest.by_ref() {
             let bindings = Bindings {
                 object: request.object,
                 old_object: request.old_object,
@@ -141,6 +144,10 @@ impl PolicyOutcome {
             if budgets.are_spent() {
                 break;
             }
+        }
+        // What was not looked at is not allowed by that; the last unit may have been paid for the parameter before.
+        if rest.len() > 0 && !budgets.told {
+            self.error(policy, binding, EvalError::OutOfBudget.to_string());
         }
     }
 
@@ -160,21 +167,25 @@ impl PolicyOutcome {
         match policy.compiled.conditions.evaluate_within(seen, &mut budgets.conditions) {
             Matched::Yes => {}
             Matched::No(_) => return,
-            Matched::Unclear(why) => return self.error(policy, binding, why),
+            Matched::Unclear(why) => {
+                budgets.told = true;
+                return self.error(policy, binding, why);
+            }
         }
         let mut evaluation =
             Evaluation::new(bindings, &policy.compiled.variables, budgets.validations.clone());
-        self.validate(policy, binding, &mut evaluation, annotations);
+        budgets.told |= self.validate(policy, binding, &mut evaluation, annotations);
         budgets.validations = evaluation.budget().clone();
     }
 
+    /// Returns whether the budget was spent, and that was said.
     fn validate<'a>(
         &mut self,
         policy: &'a Policy,
         binding: &Binding,
         evaluation: &mut Evaluation<'a>,
         annotations: &mut Vec<(String, String)>,
-    ) {
+    ) -> bool {
         for (index, validation) in policy.compiled.validations.iter().enumerate() {
             match evaluation.evaluate(&validation.expression) {
                 Ok(Value::Bool(true)) => {}
@@ -185,7 +196,8 @@ impl PolicyOutcome {
                 }
                 // Nothing further can be evaluated.
                 Err(error @ EvalError::OutOfBudget) => {
-                    return self.error(policy, binding, error.to_string());
+                    self.error(policy, binding, error.to_string());
+                    return true;
                 }
                 Err(error) => {
                     let message = failed(&validation.expression, &error.to_string());
@@ -197,6 +209,7 @@ impl PolicyOutcome {
             }
         }
         self.annotate(policy, binding, evaluation, annotations);
+        false
     }
 
     fn annotate<'a>(

@@ -258,6 +258,25 @@ fn the_budget_bounds_all_parameters_together() {
     assert_eq!(denied.len(), 1, "{denied:?}");
 }
 
+/// Hole: when the last unit was paid exactly, the parameters that followed were not looked at, and nothing was denied.
+#[test]
+fn a_budget_that_is_spent_to_the_last_unit_allows_nothing() {
+    let map = |(at, word): (usize, &str)| json!({"metadata": {"name": at.to_string(), "labels": {"l": "y"}}, "data": {"word": word}});
+    let words = [vec!["0123456789"; 125], vec!["forbidden"]].concat();
+    let world = World { params: words.into_iter().enumerate().map(map).collect() };
+    let mut spec = validation("!object.data.v.contains(params.data.word)");
+    spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let chosen =
+        json!({"selector": {"matchLabels": {"l": "y"}}, "parameterNotFoundAction": "Deny"});
+    let rule = active(spec, json!({ "paramRef": chosen }));
+    // One of these lengths costs all there is before the last parameter.
+    for length in (799_700..800_100).step_by(10) {
+        let pod = json!({"data": {"v": format!("{}forbidden", "x".repeat(length - 9))}});
+        let denials = judge([&rule], &pod_request(&pod), &world).denials;
+        assert_eq!(denials.len(), 1, "{length}");
+    }
+}
+
 #[test]
 fn the_budget_bounds_a_whole_policy() {
     let pod = json!({});

@@ -26,6 +26,7 @@ mod pids;
 mod provenance;
 mod raw;
 mod reboot;
+mod resize;
 mod roles;
 mod secret_arguments;
 mod standalone;

@@ -211,3 +211,96 @@ async fn every_answer_says_by_what_name_it_is_on_record() {
         assert_eq!(id.len(), 36, "{method} {path} as {user:?}: {}", reply.code);
     }
 }
+
+/// Hole: a debug container that was added by server-side apply was on no record, and its processes led to nobody.
+#[tokio::test]
+async fn debug_containers_are_on_record_however_they_are_added() {
+    let server = TestServer::start_with_account().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}});
+    server.send("admin", "POST", pods, &pod.to_string()).await.created();
+    let part = format!("{pods}/p/ephemeralcontainers");
+    let debugger = |name: &str| json!({"name": name, "image": "i"});
+    let with = |names: &[&str]| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"ephemeralContainers": names.iter().map(|name| debugger(name)).collect::<Vec<_>>()}})
+    };
+    let current = server.send("admin", "GET", &format!("{pods}/p"), "").await.json();
+    let mut whole = current.clone();
+    whole["spec"]["ephemeralContainers"] = json!([debugger("by-update")]);
+    let add =
+        json!([{"op": "add", "path": "/spec/ephemeralContainers/-", "value": debugger("by-json")}]);
+    let merge = with(&["by-update", "by-json", "by-merge"]);
+    let ways = [
+        ("PUT", JSON, whole.to_string(), ""),
+        ("PATCH", "application/json-patch+json", add.to_string(), ""),
+        ("PATCH", "application/merge-patch+json", merge.to_string(), ""),
+        ("PATCH", "application/strategic-merge-patch+json", with(&["by-strategy"]).to_string(), ""),
+        (
+            "PATCH",
+            "application/apply-patch+yaml",
+            with(&["by-apply"]).to_string(),
+            "?fieldManager=m&force=1",
+        ),
+    ];
+    for (method, kind, body, query) in ways {
+        let reply = server.send_as("admin", method, &format!("{part}{query}"), kind, body).await;
+        assert_eq!(reply.code, 200, "{kind}: {}", reply.text());
+    }
+    let events = events(server).await;
+    let added: Vec<_> = events
+        .iter()
+        .filter_map(|event| {
+            event.pointer("/annotations/pods.waybill.dev~1added-ephemeral-containers")
+        })
+        .collect();
+    assert_eq!(added, ["by-update", "by-json", "by-merge", "by-strategy", "by-apply"]);
+}
+
+#[tokio::test]
+async fn deletions_are_told_and_on_record_though_one_of_them_is_refused() {
+    let server = TestServer::start().await;
+    let admit = |kind: &str, spec: Value| {
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "metadata": {"name": "keep"}, "spec": spec})
+        .to_string()
+    };
+    let policy = admit(
+        "ValidatingAdmissionPolicy",
+        json!({
+            "matchConstraints": {"resourceRules": [{"operations": ["DELETE"], "apiGroups": [""],
+                "apiVersions": ["v1"], "resources": ["configmaps"]}]},
+            "validations": [{"expression": "oldObject.metadata.name != 'zzz'", "reason": "Forbidden"}],
+        }),
+    );
+    let binding = admit(
+        "ValidatingAdmissionPolicyBinding",
+        json!({
+            "policyName": "keep", "validationActions": ["Deny"],
+        }),
+    );
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    server
+        .send("admin", "POST", &format!("{group}/validatingadmissionpolicies"), &policy)
+        .await
+        .created();
+    server
+        .send("admin", "POST", &format!("{group}/validatingadmissionpolicybindings"), &binding)
+        .await
+        .created();
+    for name in ["aaa", "zzz"] {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": {"mine": "yes"}}});
+        server.send("admin", "POST", MAPS, &map.to_string()).await.created();
+    }
+    let reply = server.send("admin", "DELETE", &format!("{MAPS}?labelSelector=mine"), "").await;
+    assert_eq!(reply.code, 403, "{}", reply.text());
+    assert!(
+        reply.text().contains("1 of 2 objects were deleted before this one"),
+        "{}",
+        reply.text()
+    );
+    let events = events(server).await;
+    assert!(events.iter().any(|event| event["verb"] == "deletecollection"), "it is on no record");
+}

@@ -184,6 +184,10 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
 
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
     #[track_caller]
     pub(super) fn created(&self) -> Value {
         assert_eq!(self.code, 201, "{self:?}");

@@ -299,3 +299,41 @@ async fn who_writes_a_policy_may_read_its_parameters() {
     assert_eq!(send(BINDINGS, bound("secrets")).await, 403);
     assert_eq!(send(BINDINGS, bound("later")).await, 403);
 }
+
+#[tokio::test]
+async fn the_status_tells_which_expressions_do_not_fit() {
+    let server = TestServer::start().await;
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let policy = |name: &str, expression: &str| {
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name}, "spec": {
+                "matchConstraints": {"resourceRules": [{"operations": ["CREATE"], "apiGroups": [""],
+                    "apiVersions": ["v1"], "resources": ["pods"]}]},
+                "validations": [{"expression": expression}]}})
+        .to_string()
+    };
+    let right = "object.spec.containers.all(c, c.image != '') && object.spec.hostNetwork";
+    let wrong = "object.spec.terminationGracePeriodSeconds > '1'";
+    for (name, expression) in [("right", right), ("wrong", wrong)] {
+        server.send("admin", "POST", policies, &policy(name, expression)).await.created();
+    }
+    let mut watch = server.watch(&format!("{policies}?watch=1")).await;
+    let mut found = std::collections::BTreeMap::new();
+    while found.len() < 2 {
+        let object = watch.next().await.unwrap()["object"].take();
+        if object.pointer("/status/typeChecking").is_some() {
+            assert_eq!(object["status"]["observedGeneration"], 1);
+            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            found.insert(name, object["status"]["typeChecking"].clone());
+        }
+    }
+    assert_eq!(found["right"], json!({}));
+    let warning = found["wrong"].pointer("/expressionWarnings/0").unwrap();
+    assert_eq!(warning["fieldRef"], "spec.validations[0].expression");
+    let text = warning["warning"].as_str().unwrap();
+    assert!(text.starts_with("/v1, Kind=Pod: ERROR: <input>:1:"), "{text}");
+    assert!(
+        text.contains("found no matching overload for '_>_' applied to '(int, string)'"),
+        "{text}"
+    );
+}
