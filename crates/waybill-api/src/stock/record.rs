@@ -73,24 +73,37 @@ pub enum Verdict {
     Refused,
 }
 
-/// The first [`RECORD_ARGV_BYTES`] of a command: whole words, then one that is cut at a character and ends
+/// The first [`RECORD_ARGV_BYTES`] of a command, as JSON writes them: whole words, then one that is cut at a character and ends
 /// with `…`, which is not counted.
 pub fn cut_argv(argv: &[String]) -> Vec<String> {
     let mut room = RECORD_ARGV_BYTES;
     let mut kept = Vec::new();
     for word in argv {
         // A word without bytes has to count, too.
-        let needed = word.len().max(1);
+        let needed = word.chars().map(escaped).sum::<usize>().max(1);
         if needed <= room {
             kept.push(word.clone());
             room -= needed;
             continue;
         }
-        let end = word.floor_char_boundary(room);
-        kept.push(format!("{}…", word.get(..end).unwrap_or_default()));
+        let fits = |character: &char| {
+            let left = room.checked_sub(escaped(*character));
+            room = left.unwrap_or_default();
+            left.is_some()
+        };
+        kept.push(word.chars().take_while(fits).chain(['…']).collect());
         break;
     }
     kept
+}
+
+/// How many bytes JSON needs for a character: what would be a control sequence becomes six.
+fn escaped(character: char) -> usize {
+    match character {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        other => other.len_utf8(),
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +160,16 @@ mod tests {
             prop_assert!(bytes <= RECORD_ARGV_BYTES + '…'.len_utf8());
             prop_assert!(kept.len() <= argv.len());
         }
+    }
+
+    /// A record is a page of the node's memory, or two.
+    #[test]
+    fn control_characters_count_as_json_writes_them() {
+        let kept = cut_argv(&["\u{1}".repeat(4000), "x".to_owned()]);
+        assert_eq!(kept.len(), 1);
+        assert!(serde_json::to_string(&kept).unwrap().len() <= RECORD_ARGV_BYTES + 8);
+        let quotes = ["\"".repeat(2048)];
+        assert_eq!(cut_argv(&quotes), quotes);
     }
 
     #[test]

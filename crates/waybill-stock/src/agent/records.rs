@@ -9,7 +9,7 @@ mod serve;
 mod tests;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     fs,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -29,8 +29,8 @@ pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// A session whose runtime has not come to its end by then will not begin any more.
 const BEGINNING: Duration = Duration::from_secs(120);
 
-/// No more records than these are kept of sessions that have ended.
-const KEPT: usize = 20_000;
+/// No more records than these are kept of sessions that have ended. Each takes a page at least, of 16,384 in all.
+const KEPT: usize = 6_000;
 
 /// Nor for longer, after their end.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -105,6 +105,7 @@ impl Records {
     /// Notes which sessions have ended.
     pub(super) fn look(&self, now: SystemTime) {
         let mut state = self.lock();
+        self.sweep_if_scarce(&mut state);
         self.list(&mut state);
         let ended: Vec<_> = state
             .open
@@ -120,20 +121,42 @@ impl Records {
         }
     }
 
-    /// Removes the oldest records of what has ended.
+    /// Removes records of what has ended long ago, and makes room.
     pub(super) fn sweep(&self, now: SystemTime) {
         let mut state = self.lock();
         self.list(&mut state);
-        let records = self.directory.records();
-        let surplus = records.len().saturating_sub(KEPT);
         let old = now.checked_sub(KEPT_FOR).unwrap_or(SystemTime::UNIX_EPOCH);
-        for (place, (path, written)) in records.iter().enumerate() {
-            let name = path.file_name().and_then(|name| name.to_str());
-            let is_open = name.and_then(record_id).is_some_and(|id| state.open.contains_key(&id));
-            if !is_open && (place < surplus || *written < old) {
+        let mut ended = self.ended(&state);
+        ended.retain(|(path, written)| {
+            let is_old = *written < old;
+            if is_old {
                 let _ = fs::remove_file(path);
             }
+            !is_old
+        });
+        make_room(&ended, KEPT);
+    }
+
+    /// Makes room at once where half of the memory is used: keys and facts of new pods must fit, and records of who begins now.
+    fn sweep_if_scarce(&self, state: &mut State) {
+        let room = rustix::fs::statvfs(self.directory.layout().root());
+        let is_scarce = |free: u64, all: u64| all > 0 && free < all / 2;
+        if room.is_ok_and(|room| {
+            is_scarce(room.f_bavail, room.f_blocks) || is_scarce(room.f_favail, room.f_files)
+        }) {
+            self.list(state);
+            let ended = self.ended(state);
+            make_room(&ended, ended.len() / 2);
         }
+    }
+
+    /// Records of what has ended, the oldest first.
+    fn ended(&self, state: &State) -> Vec<(PathBuf, SystemTime)> {
+        let is_open = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.and_then(record_id).is_some_and(|id| state.open.contains_key(&id))
+        };
+        self.directory.records().into_iter().filter(|(path, _)| !is_open(path)).collect()
     }
 
     /// Notes that a debug container has ended, at a time and with a code that the API's pod tells.
@@ -247,6 +270,22 @@ impl Records {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes records until so many are left: always the oldest of the container that has most, so that nobody pushes out what others did.
+fn make_room(records: &[(PathBuf, SystemTime)], kept: usize) {
+    let Some(surplus) = records.len().checked_sub(kept).filter(|surplus| *surplus > 0) else { return };
+    let mut of_containers: HashMap<String, VecDeque<&Path>> = HashMap::new();
+    for (path, _) in records {
+        let container = read(path).map(|(record, _)| format!("{} {}", record.uid, record.container));
+        of_containers.entry(container.unwrap_or_default()).or_default().push_back(path);
+    }
+    for _ in 0..surplus {
+        let most = of_containers.values_mut().max_by_key(|paths| paths.len());
+        if let Some(oldest) = most.and_then(VecDeque::pop_front) {
+            let _ = fs::remove_file(oldest);
+        }
     }
 }
 

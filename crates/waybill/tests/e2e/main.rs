@@ -32,6 +32,7 @@ mod secret_arguments;
 mod standalone;
 mod static_pods;
 mod stock;
+mod stock_whole;
 mod suite;
 mod users;
 mod walks;

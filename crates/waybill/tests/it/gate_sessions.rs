@@ -93,6 +93,7 @@ async fn each_of_a_thousand_overlapping_sessions_is_signed_for_its_user() {
     drop(gate);
     let (_, told) = cluster.exec("u0", "id").await;
     assert!(told.contains("failed calling webhook"), "{told}");
+    cluster.without_a_gate_a_pod_starts_that_needs_nothing_of_it().await;
     cluster.delete(&format!("{MUTATING}/waybill-enforce")).await;
     cluster
         .delete("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/spy")
@@ -292,6 +293,8 @@ impl Cluster {
     async fn pods_are_changed_or_refused(&self) {
         let made = self.make_pod(json!({})).await;
         assert_eq!(made["spec"]["runtimeClassName"], "waybill", "{made}");
+        let profile = &made["spec"]["securityContext"]["seccompProfile"]["type"];
+        assert_eq!(profile, "RuntimeDefault", "{made}");
         let refers = |args: Value| {
             let env = json!([{"name": "S", "value": "waybill{vault/p}"}]);
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "refers"},
@@ -306,6 +309,27 @@ impl Cluster {
         ] {
             let (_, told) = self.send("POST", PODS, &[], &refers(args).to_string()).await;
             assert!(told.contains(part), "{told}");
+        }
+    }
+
+    /// ADR 0067: the condition of the webhook is what gate would decide.
+    async fn without_a_gate_a_pod_starts_that_needs_nothing_of_it(&self) {
+        let profile = json!({"seccompProfile": {"type": "RuntimeDefault"}});
+        let spec = |class: Value, context: &Value, value: &str| {
+            let container = json!({"name": "c", "image": "i", "env": [{"name": "A", "value": value}]});
+            json!({"runtimeClassName": class, "securityContext": context, "containers": [container]})
+        };
+        let cases = [
+            ("whole", spec(json!("waybill"), &profile, "x"), StatusCode::CREATED),
+            ("no-class", spec(Value::Null, &profile, "x"), StatusCode::INTERNAL_SERVER_ERROR),
+            ("no-filter", spec(json!("waybill"), &json!({}), "x"), StatusCode::INTERNAL_SERVER_ERROR),
+            ("refers", spec(json!("waybill"), &profile, "waybill{vault/p}"), StatusCode::INTERNAL_SERVER_ERROR),
+            ("inside", spec(json!("waybill"), &profile, "x waybill{vault/p}"), StatusCode::INTERNAL_SERVER_ERROR),
+        ];
+        for (name, spec, expected) in cases {
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+            let (status, told) = self.send("POST", PODS, &[], &pod.to_string()).await;
+            assert_eq!(status, expected, "{name}: {told}");
         }
     }
 

@@ -205,3 +205,23 @@ fn records_go_a_day_after_their_end_and_not_while_they_run() {
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].record.session, running.session);
 }
+
+/// One user can begin any number of sessions.
+#[test]
+fn room_is_made_of_the_container_that_has_most_the_oldest_first() {
+    let node = Node::new();
+    for number in 1..=9 {
+        node.session(number, u64::from(number), |record| {
+            record.ended_ns = Some(20_000_000_000);
+            record.container = if number < 3 { "quiet" } else { "busy" }.to_owned();
+        });
+    }
+    let records = node.records.directory.records();
+    make_room(&records, 4);
+    let left = node.records.newest(&RecordsQuery::default()).sessions;
+    let mut left: Vec<_> = left.iter().map(|it| it.record.started_ns / 1_000_000_000).collect();
+    left.sort_unstable();
+    assert_eq!(left, [1, 2, 8, 9]);
+    make_room(&node.records.directory.records(), 4);
+    assert_eq!(node.records.directory.records().len(), 4);
+}
