@@ -13,6 +13,7 @@ mod hide;
 mod join;
 pub mod journal;
 mod kernel;
+mod local;
 mod membership;
 mod process;
 mod record;
@@ -31,6 +32,7 @@ pub use self::{
     hide::{HIDDEN, hide_secrets},
     join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
     kernel::{Btf, BtfError, Ebpf, EbpfError, ExecEvent, ExitEvent, KernelEvent, ParentProcess},
+    local::{LiveSource, LocalRecord, View},
     membership::{Membership, MoveReason, Moved, judge},
     process::{LiveProcess, ProcessFacts, read_processes},
     record::{
