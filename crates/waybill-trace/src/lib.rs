@@ -10,6 +10,7 @@ mod debug;
 mod denied;
 mod join;
 mod membership;
+mod page;
 mod process;
 mod record;
 mod runtime;
@@ -23,6 +24,7 @@ pub use self::{
     denied::{Denied, denied},
     join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
     membership::{Membership, MoveReason, Moved, judge},
+    page::{PageAddress, PageAddressError, PageServer, SavedTrace, SavedTraceError},
     process::{LiveProcess, ProcessFacts, read_processes},
     record::{
         Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, ProcessState, RecordedProcess,

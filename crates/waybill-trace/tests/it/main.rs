@@ -1,0 +1,5 @@
+//! The public face of the crate: the page, in a real browser.
+
+#![cfg(test)]
+
+mod page;
