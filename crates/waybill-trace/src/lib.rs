@@ -15,6 +15,7 @@ pub mod journal;
 mod kernel;
 mod local;
 mod membership;
+mod page;
 mod process;
 mod record;
 mod runtime;
@@ -34,6 +35,7 @@ pub use self::{
     kernel::{Btf, BtfError, Ebpf, EbpfError, ExecEvent, ExitEvent, KernelEvent, ParentProcess},
     local::{LiveSource, LocalRecord, View},
     membership::{Membership, MoveReason, Moved, judge},
+    page::{PageAddress, PageAddressError, PageServer, SavedTrace, SavedTraceError},
     process::{LiveProcess, ProcessFacts, read_processes},
     record::{
         Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, ProcessState, RecordedProcess,
