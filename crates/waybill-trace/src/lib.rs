@@ -7,8 +7,10 @@
 mod audit;
 mod collector;
 mod container;
+pub mod csv;
 mod debug;
 mod denied;
+pub mod ecs;
 mod hide;
 mod join;
 pub mod journal;
@@ -39,7 +41,7 @@ pub use self::{
     process::{LiveProcess, ProcessFacts, read_processes},
     record::{
         Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, ProcessState, RecordedProcess,
-        RecordedSession, SessionList, SessionQuery, TraceSource, TraceSourceError,
+        RecordedSession, SessionList, SessionQuery, TraceSource, TraceSourceError, companions,
     },
     runtime::{Attached, Container, ContainerCgroups, Runtime, RuntimeError, Session},
     stock::{Standing, StockTrace, join_stock},

@@ -3,6 +3,7 @@
 //! The same JSON is on the lasting record's readers, on the wire and on the page. No value of a variable is in it, and
 //! arguments that look like secrets are hidden before anything gets here.
 
+mod companions;
 mod coverage;
 mod process;
 mod query;
@@ -10,6 +11,7 @@ mod session;
 mod source;
 
 pub use self::{
+    companions::companions,
     coverage::{Coverage, EventSource, Gap, GapReason},
     process::{ProcessState, RecordedProcess},
     query::{ProcessQuery, SessionQuery},

@@ -1,29 +1,27 @@
 //! `waybill trace`: who ran what in which container.
 
 mod denied;
+mod recorded;
 mod stock;
 mod table;
+mod tree;
+mod verify;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     io::{self, Write},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
 use jiff::{SignedDuration, Timestamp};
 use waybill_core::chain::Chain;
 use waybill_trace::{
-    AuditLog, End, Filter, LiveProcess, Membership, Processes, Runtime, Trace, is_debug_container,
-    join, join_debug, judge, process_started, read_processes, sort, trace_own_process,
+    AuditLog, Filter, LiveProcess, Membership, Processes, Runtime, Trace, is_debug_container, join,
+    join_debug, judge, process_started, read_processes, sort, trace_own_process,
 };
 
-use self::table::Table;
 use crate::{Outcome, runtime::parse_socket, state_dir::trusted_directory, terminal::escaped};
-
-/// How often is looked while following.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// Show who ran what in which container.
 ///
@@ -40,9 +38,16 @@ Examples:
   waybill trace --pod shop/web -f       sessions in one pod, as they begin and end
   waybill trace --user anna --since 2h
   waybill trace --pid 4711              who is behind this process
+  waybill trace --command 'curl '       sessions in which this ran
+  waybill trace --session 3f2a…         one session: what ran in it, and who else was there
   waybill trace --denied --since 1d     who tried and was refused, and why
+  waybill trace verify                  whether the record is as it was written
+  waybill trace export --since 7d       for a SIEM: JSON lines in the words of ECS
   waybill trace --kubeconfig ~/.kube/config -n shop    on a cluster with `waybill install`")]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+
     /// Only sessions in this pod, as POD or NAMESPACE/POD.
     #[arg(long, value_name = "POD")]
     pod: Option<String>,
@@ -54,6 +59,26 @@ pub(crate) struct Args {
     /// Only what ran within this time, such as 90s, 10m, 2h, 7d, or since a time of RFC 3339.
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Since>,
+
+    /// Only what began until this time ago, or until a time of RFC 3339.
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    until: Option<Since>,
+
+    /// Only sessions with this text in what was asked for, or in the programs that ran.
+    #[arg(long, value_name = "TEXT")]
+    command: Option<String>,
+
+    /// Only sessions that were given this variable.
+    #[arg(long, value_name = "NAME")]
+    variable: Option<String>,
+
+    /// Only the session with this name or audit ID, with what ran in it and who else was there.
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+
+    /// Also what ran in each session, as a tree.
+    #[arg(long, conflicts_with = "follow")]
+    tree: bool,
 
     /// Only what this process of the machine belongs to: an exec session, a debug container, or another
     /// container with those who could type into it.
@@ -72,7 +97,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     follow: bool,
 
-    /// How to print: a table, or JSON (one array; with --follow one object a line).
+    /// How to print: a table, a wide one, CSV, or JSON (one array; with --follow one object a line).
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Output,
 
@@ -94,8 +119,22 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
+    Csv,
     Json,
     Table,
+    Wide,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Whether the record is as it was written: finds lines that were removed, changed or swapped.
+    Verify {
+        /// A hash of a line that is known from elsewhere, such as from an earlier run; may be given several times.
+        #[arg(long, value_name = "HASH")]
+        hash: Vec<String>,
+    },
+    /// Sessions and programs as JSON lines in the words of the Elastic Common Schema.
+    Export,
 }
 
 /// What `--since` was given.
@@ -106,6 +145,9 @@ enum Since {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    if let Some(Action::Verify { hash }) = &args.action {
+        return verify::run(args, hash);
+    }
     if stock::is_meant(args) {
         return stock::run(args);
     }
@@ -114,15 +156,16 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut sources = Sources::open(args).await?;
-        let filter = filter(args)?;
-        if args.follow {
-            return follow(&mut sources, &filter, args.output).await;
+        match (&args.action, args.pid) {
+            (Some(Action::Export), _) => return recorded::export(args).await,
+            (None, Some(pid)) if Path::new(&format!("/proc/{pid}")).exists() => {}
+            _ if args.follow => return recorded::follow(args).await,
+            _ => return recorded::show(args).await,
         }
-        let traces = match args.pid {
-            Some(pid) => sources.of_process(pid).await?,
-            None => sources.read().await?,
-        };
+        // It runs, so that the kernel can tell whose it is.
+        let filter = filter(args)?;
+        let mut sources = Sources::open(args).await?;
+        let traces = sources.of_process(args.pid.unwrap_or_default()).await?;
         let traces: Vec<_> = traces.into_iter().filter(|it| filter.takes(it)).collect();
         print(&traces, args.output)?;
         Ok(Outcome::Success)
@@ -135,7 +178,7 @@ fn show_denied(args: &Args) -> Result<Outcome> {
     let attempts = waybill_trace::denied(audit.requests(), &filter(args)?);
     let text = match args.output {
         Output::Json => escaped(&serde_json::to_string_pretty(&attempts)?) + "\n",
-        Output::Table => denied::all(&attempts),
+        Output::Csv | Output::Table | Output::Wide => denied::all(&attempts),
     };
     write!(io::stdout(), "{text}")?;
     Ok(Outcome::Success)
@@ -252,49 +295,23 @@ pub(crate) fn runtime_socket(state_dir: &Path) -> PathBuf {
     if own.exists() { own } else { PathBuf::from("/run/waybill/runtime.sock") }
 }
 
-/// What the user wants to see.
-fn filter(args: &Args) -> Result<Filter> {
-    let since = match args.since {
+/// A time that was given, or how long ago it is.
+fn since(given: Option<Since>) -> Result<Option<Timestamp>> {
+    Ok(match given {
         Some(Since::Ago(ago)) => Some(now().checked_sub(ago)?),
         Some(Since::Time(time)) => Some(time),
         None => None,
-    };
-    Ok(Filter {
-        pod: args.pod.clone(),
-        user: args.user.clone(),
-        since,
-        probes: args.probes || args.pid.is_some(),
     })
 }
 
-/// Shows each session when it is first seen, and again when it has ended.
-async fn follow(sources: &mut Sources, filter: &Filter, output: Output) -> Result<Outcome> {
-    let mut shown: HashMap<(Option<String>, Option<String>), bool> = HashMap::new();
-    let mut table = Table::default();
-    loop {
-        for trace in sources.read().await? {
-            // A debug container that is not made yet has neither begun nor ended.
-            if trace.end == End::Unknown {
-                continue;
-            }
-            let over = trace.end != End::Running;
-            let key = (trace.audit_id.clone(), trace.session.clone());
-            if filter.takes(&trace) && shown.insert(key, over) != Some(over) {
-                let line = match output {
-                    Output::Json => escaped(&serde_json::to_string(&trace)?),
-                    Output::Table => table.line(&trace),
-                };
-                writeln!(io::stdout(), "{line}")?;
-            }
-        }
-        tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            result = tokio::signal::ctrl_c() => {
-                result?;
-                return Ok(Outcome::Success);
-            }
-        }
-    }
+/// What the user wants to see.
+fn filter(args: &Args) -> Result<Filter> {
+    Ok(Filter {
+        pod: args.pod.clone(),
+        user: args.user.clone(),
+        since: since(args.since)?,
+        probes: args.probes || args.pid.is_some(),
+    })
 }
 
 fn print(traces: &[Trace], output: Output) -> Result<()> {
@@ -304,7 +321,7 @@ fn print(traces: &[Trace], output: Output) -> Result<()> {
             let text = serde_json::to_string_pretty(traces)?;
             writeln!(stdout, "{}", escaped(&text))?;
         }
-        Output::Table => write!(stdout, "{}", table::all(traces))?,
+        Output::Csv | Output::Table | Output::Wide => write!(stdout, "{}", table::traces(traces))?,
     }
     Ok(())
 }

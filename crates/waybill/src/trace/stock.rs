@@ -35,21 +35,22 @@ pub(super) struct StockArgs {
     #[arg(long, value_name = "NAME", help_heading = "Stock cluster", conflicts_with = "runtime")]
     context: Option<String>,
 
-    /// Only sessions of this namespace, which needs the right to list them there alone.
-    #[arg(
-        short,
-        long,
-        value_name = "NAMESPACE",
-        help_heading = "Stock cluster",
-        conflicts_with = "runtime"
-    )]
+    /// Only sessions of this namespace; on a stock cluster that needs the right to list them there alone.
+    #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
+}
+
+impl StockArgs {
+    /// Of the pods.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
 }
 
 /// Whether a stock cluster is meant: somebody names one, or there is nothing else.
 pub(super) fn is_meant(args: &Args) -> bool {
-    let StockArgs { kubeconfig, context, namespace } = &args.stock;
-    let named = kubeconfig.is_some() || context.is_some() || namespace.is_some();
+    let StockArgs { kubeconfig, context, .. } = &args.stock;
+    let named = kubeconfig.is_some() || context.is_some();
     named || (args.runtime.is_none() && args.audit_log.is_none() && !args.state_dir.exists())
 }
 
@@ -74,7 +75,9 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
             Output::Json => {
                 writeln!(output, "{}", escaped(&serde_json::to_string_pretty(&traces)?))?;
             }
-            Output::Table => write!(output, "{}", table::all(&traces))?,
+            Output::Csv | Output::Table | Output::Wide => {
+                write!(output, "{}", table::all(&traces))?
+            }
         }
         tell_missing(&missing)?;
         Ok(Outcome::Success)
@@ -164,7 +167,7 @@ async fn follow(sources: &mut StockSources, filter: &Filter, args: &Args) -> Res
             }
             let line = match args.output {
                 Output::Json => escaped(&serde_json::to_string(&trace)?),
-                Output::Table => table.line(&trace),
+                Output::Csv | Output::Table | Output::Wide => table.line(&trace),
             };
             writeln!(io::stdout(), "{line}")?;
         }

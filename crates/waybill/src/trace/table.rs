@@ -1,7 +1,10 @@
 //! Sessions as lines for people. What containers and users chose is shown without control characters.
 
 use jiff::Timestamp;
-use waybill_trace::{Caller, End, LiveProcess, OwnProcess, PossibleStarter, Trace, TraceKind};
+use waybill_trace::{
+    Caller, End, EventSource, LiveProcess, OwnProcess, PossibleStarter, RecordedSession, Trace,
+    TraceKind,
+};
 
 use crate::terminal::plain;
 
@@ -17,11 +20,72 @@ const HEADER: [&str; 9] = [
     "PROCESSES NOW",
 ];
 
+const WIDE_HEADER: [&str; 14] = [
+    "STARTED",
+    "KIND",
+    "USER",
+    "FROM",
+    "POD",
+    "CONTAINER",
+    "STATE",
+    "COMMAND",
+    "VARIABLES",
+    "PROCESSES NOW",
+    "PROGRAMS",
+    "EVENTS",
+    "SESSION",
+    "AUDIT ID",
+];
+
 /// So much of a command is enough to know it by.
 const COMMAND: usize = 48;
 
 /// A whole table, each column as wide as it must be.
-pub(super) fn all(traces: &[Trace]) -> String {
+pub(super) fn all(sessions: &[RecordedSession]) -> String {
+    let rows = sessions.iter().map(|session| cells(&session.trace));
+    aligned(HEADER, rows)
+}
+
+/// The same with everything that has a word for it.
+pub(super) fn wide(sessions: &[RecordedSession]) -> String {
+    let rows = sessions.iter().map(|session| {
+        let [started, kind, user, pod, container, state, what, variables, now] =
+            cells(&session.trace);
+        let from = session.trace.caller.as_ref().and_then(|it| it.source.last());
+        let events = match session.event_source {
+            None => "none",
+            Some(EventSource::Ebpf) => "ebpf",
+            Some(EventSource::Connector) => "connector",
+            Some(EventSource::Scan) => "scan",
+        };
+        let programs = match session.complete {
+            true => session.programs.to_string(),
+            false => format!("{} (+{}?)", session.programs, session.lost),
+        };
+        let audit_id = session.trace.audit_id.clone().unwrap_or_default();
+        let from = plain(from.map_or("", String::as_str));
+        [
+            started,
+            kind,
+            user,
+            from,
+            pod,
+            container,
+            state,
+            what,
+            variables,
+            now,
+            programs,
+            events.to_owned(),
+            plain(&session.id),
+            plain(&audit_id),
+        ]
+    });
+    aligned(WIDE_HEADER, rows)
+}
+
+/// Sessions as they are now.
+pub(super) fn traces(traces: &[Trace]) -> String {
     let table = aligned(HEADER, traces.iter().map(cells));
     let notes = traces.iter().filter_map(|trace| trace.process.as_ref().map(note));
     table + &notes.collect::<String>()
@@ -231,9 +295,9 @@ mod tests {
         let process = LiveProcess { pid: 8, command: vec!["/bin/sleep".to_owned()] };
         let moved = MovedProcess { process, reason: MoveReason::OlderThanSession };
         let here = Trace { moved: vec![moved], ..trace() };
-        assert!(all(std::slice::from_ref(&here)).contains("7 sh, 8 sleep (moved)"));
+        assert!(traces(std::slice::from_ref(&here)).contains("7 sh, 8 sleep (moved)"));
         let kind = TraceKind::Container;
-        let table = all(&[Trace { kind, audit_id: None, session: None, caller: None, ..here }]);
+        let table = traces(&[Trace { kind, audit_id: None, session: None, caller: None, ..here }]);
         assert!(table.contains("(moved)") && !table.contains("(the container)"), "{table}");
     }
 
@@ -255,7 +319,13 @@ mod tests {
                 may_have_been_started_by: starters,
             };
             let kind = TraceKind::Container;
-            all(&[Trace { kind, caller: None, audit_id: None, process: Some(process), ..trace() }])
+            traces(&[Trace {
+                kind,
+                caller: None,
+                audit_id: None,
+                process: Some(process),
+                ..trace()
+            }])
         };
         let text = told(vec![starter(true), starter(false)]);
         assert!(text.contains("(the container)"), "{text}");
@@ -273,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_line_tells_who_where_what_and_what_runs_now() {
-        let table = all(&[trace()]);
+        let table = traces(&[trace()]);
         let line = table.lines().nth(1).unwrap();
         let words: Vec<_> = line.split("   ").map(str::trim).filter(|it| !it.is_empty()).collect();
         assert_eq!(
@@ -296,8 +366,8 @@ mod tests {
     fn what_nobody_asked_for_is_the_nodes() {
         let mut probe = trace();
         (probe.audit_id, probe.caller) = (None, None);
-        assert!(all(&[probe.clone()]).contains("(the node)"));
+        assert!(traces(&[probe.clone()]).contains("(the node)"));
         probe.audit_id = Some("x".to_owned());
-        assert!(all(&[probe]).contains("(not in the audit log)"));
+        assert!(traces(&[probe]).contains("(not in the audit log)"));
     }
 }

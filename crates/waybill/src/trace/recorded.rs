@@ -1,0 +1,224 @@
+//! `waybill trace` on a machine with a record: sessions that are known now and those of the past, with what ran in them.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+};
+
+use anyhow::{Result, bail};
+use futures_util::StreamExt;
+use waybill_core::chain::Chain;
+use waybill_trace::{
+    Change, Coverage, LiveSource, LocalRecord, ProcessQuery, RecordedSession, Runtime,
+    SessionQuery, TraceSource, companions, csv, ecs,
+};
+
+use super::{Args, Output, named_audit_log, runtime_socket, since, table, tree};
+use crate::{Outcome, collector::RECORD, terminal::escaped};
+
+/// Opens the record of this machine. While the runtime does not answer, what is written down is shown alone.
+pub(super) async fn open(args: &Args) -> Result<LocalRecord> {
+    let directory = record_directory(args)?;
+    let socket = args.runtime.clone().unwrap_or_else(|| runtime_socket(&args.state_dir));
+    let live = match Runtime::connect(&socket).await {
+        Ok(runtime) => Some(LiveSource::new(&named_audit_log(args)?, runtime)),
+        Err(error) if !directory.exists() => bail!(
+            "{}; is `waybill up` running? --state-dir says where, --runtime and --audit-log name the parts",
+            Chain(&error)
+        ),
+        Err(error) => {
+            writeln!(io::stderr(), "note: only what is on record is shown: {}", Chain(&error))?;
+            None
+        }
+    };
+    Ok(LocalRecord::new(&directory, live))
+}
+
+/// Where the record is. One that somebody else made would name whom they like.
+pub(super) fn record_directory(args: &Args) -> Result<PathBuf> {
+    let state = match crate::state_dir::trusted_directory(&args.state_dir) {
+        Ok(state) => state,
+        // Parts may be elsewhere, and then there is no record.
+        Err(_) if args.runtime.is_some() && args.audit_log.is_some() => args.state_dir.clone(),
+        Err(error) => return Err(error),
+    };
+    Ok(state.join(RECORD))
+}
+
+/// What the user wants to see.
+pub(super) fn query(args: &Args) -> Result<SessionQuery> {
+    Ok(SessionQuery {
+        user: args.user.clone(),
+        pod: args.pod.clone(),
+        namespace: args.stock.namespace().map(str::to_owned),
+        since: since(args.since)?,
+        until: since(args.until)?,
+        command: args.command.clone(),
+        variable: args.variable.clone(),
+        pid: args.pid,
+        session: args.session.clone(),
+        text: None,
+        probes: args.probes || args.pid.is_some() || args.session.is_some(),
+        limit: None,
+    })
+}
+
+pub(super) async fn show(args: &Args) -> Result<Outcome> {
+    let record = open(args).await?;
+    let query = query(args)?;
+    let list = record.sessions(&query).await?;
+    let mut output = io::stdout().lock();
+    match args.output {
+        Output::Json => {
+            let text = serde_json::to_string_pretty(&list.sessions)?;
+            writeln!(output, "{}", escaped(&text))?;
+        }
+        Output::Csv => {
+            write!(output, "{}", csv::line(&csv::SESSION_COLUMNS.map(str::to_owned)))?;
+            for session in &list.sessions {
+                write!(output, "{}", csv::session_line(session))?;
+            }
+        }
+        Output::Table | Output::Wide => {
+            let text = match args.output {
+                Output::Wide => table::wide(&list.sessions),
+                _ => fitted(&table::all(&list.sessions)),
+            };
+            write!(output, "{text}")?;
+        }
+    }
+    let with_trees = args.tree || (args.session.is_some() && args.output != Output::Csv);
+    if with_trees && args.output != Output::Json {
+        show_trees(&record, &list.sessions, &mut output).await?;
+    }
+    drop(output);
+    tell_coverage(&list.coverage, &list.sessions)?;
+    Ok(Outcome::Success)
+}
+
+/// What ran in each session, and who else was there.
+async fn show_trees(
+    record: &LocalRecord,
+    sessions: &[RecordedSession],
+    output: &mut impl Write,
+) -> Result<()> {
+    let all = record.sessions(&SessionQuery { probes: true, ..SessionQuery::default() }).await?;
+    for session in sessions {
+        let query = ProcessQuery { session: Some(session.id.clone()), ..ProcessQuery::default() };
+        let processes = record.processes(&query).await?;
+        let others = companions(session, &all.sessions);
+        write!(output, "\n{}", tree::text(session, &processes, &others))?;
+    }
+    Ok(())
+}
+
+/// Says on standard error what may be missing.
+fn tell_coverage(coverage: &Coverage, sessions: &[RecordedSession]) -> Result<()> {
+    let mut error = io::stderr();
+    match (&coverage.source, &coverage.why_not_better) {
+        (None, _) => writeln!(
+            error,
+            "note: no collector runs, so what runs inside of sessions is not recorded now"
+        )?,
+        (Some(_), Some(why)) => {
+            writeln!(error, "note: programs that were short may be missing; {why}")?;
+        }
+        (Some(_), None) => {}
+    }
+    let lost: u64 = sessions.iter().map(|session| session.lost).max().unwrap_or(0);
+    if lost > 0 {
+        writeln!(error, "note: up to {lost} programs of a session shown are not in the record")?;
+    }
+    Ok(())
+}
+
+/// Lines as wide as the terminal, if it is one.
+fn fitted(text: &str) -> String {
+    let width = io::stdout()
+        .is_terminal()
+        .then(|| rustix::termios::tcgetwinsize(io::stdout()).ok())
+        .flatten()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|width| *width >= 40);
+    match width {
+        Some(width) => text.lines().map(|line| cut(line, width) + "\n").collect(),
+        None => text.to_owned(),
+    }
+}
+
+fn cut(line: &str, width: usize) -> String {
+    match line.char_indices().nth(width) {
+        Some(_) => line.chars().take(width - 1).chain(['…']).collect(),
+        None => line.to_owned(),
+    }
+}
+
+/// Shows each session when it is first seen, and again when it has ended.
+pub(super) async fn follow(args: &Args) -> Result<Outcome> {
+    let record = open(args).await?;
+    let query = query(args)?;
+    let mut changes = record.changes();
+    let mut shown = std::collections::HashMap::new();
+    let mut table = table::Table::default();
+    let mut show = |session: &RecordedSession| -> Result<()> {
+        // A debug container that is not made yet has neither begun nor ended.
+        if session.trace.end == waybill_trace::End::Unknown && session.trace.session.is_none() {
+            return Ok(());
+        }
+        let over = session.trace.end != waybill_trace::End::Running;
+        if shown.insert(session.id.clone(), over) != Some(over) {
+            let line = match args.output {
+                Output::Json => escaped(&serde_json::to_string(session)?),
+                Output::Csv => csv::session_line(session).trim_end().to_owned(),
+                Output::Table | Output::Wide => table.line(&session.trace),
+            };
+            writeln!(io::stdout(), "{line}")?;
+        }
+        Ok(())
+    };
+    for session in &record.sessions(&query).await?.sessions {
+        show(session)?;
+    }
+    let watching = record.watch();
+    tokio::pin!(watching);
+    loop {
+        tokio::select! {
+            () = &mut watching => {}
+            change = changes.next() => match change {
+                Some(Change::Session(session)) if query.takes(&session, &[]) => show(&session)?,
+                Some(Change::Missed | Change::Process(_)) => {
+                    // What ran may be what is asked for.
+                    for session in &record.sessions(&query).await?.sessions {
+                        show(session)?;
+                    }
+                }
+                Some(Change::Session(_) | Change::Coverage(_)) => {}
+                None => return Ok(Outcome::Success),
+            },
+            result = tokio::signal::ctrl_c() => {
+                result?;
+                return Ok(Outcome::Success);
+            }
+        }
+    }
+}
+
+/// Everything that is asked for, one JSON object a line, in the words of the Elastic Common Schema.
+pub(super) async fn export(args: &Args) -> Result<Outcome> {
+    let record = open(args).await?;
+    let list = record.sessions(&query(args)?).await?;
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    for session in &list.sessions {
+        writeln!(output, "{}", escaped(&ecs::session_event(session).to_string()))?;
+        let of_session =
+            ProcessQuery { session: Some(session.id.clone()), ..ProcessQuery::default() };
+        for process in record.processes(&of_session).await? {
+            let event = ecs::process_event(&process, Some(session));
+            writeln!(output, "{}", escaped(&event.to_string()))?;
+        }
+    }
+    output.flush()?;
+    drop(output);
+    tell_coverage(&list.coverage, &list.sessions)?;
+    Ok(Outcome::Success)
+}
