@@ -4,7 +4,7 @@
 //! and what happened to the record itself; `programs-*.jsonl` has what ran. A line reads
 //!
 //! ```text
-//! {"n":7,"kind":"program",…,"hash":"<64 hex digits>"}
+//! {"n":7,"entry":"program",…,"hash":"<64 hex digits>"}
 //! ```
 //!
 //! where `hash` is the SHA-256 of the hash before it, in hex, and of the line up to the comma before `"hash"`. The first line of a file

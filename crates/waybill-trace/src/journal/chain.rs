@@ -73,9 +73,9 @@ mod tests {
     #[test]
     fn a_line_follows_the_one_that_it_was_sealed_after_and_no_other() {
         let mut head = ChainHead::default();
-        let first = head.seal(r#"{"kind":"stop"}"#);
+        let first = head.seal(r#"{"entry":"stop"}"#);
         let after_first = head.clone();
-        let second = head.seal(r#"{"kind":"stop"}"#);
+        let second = head.seal(r#"{"entry":"stop"}"#);
         assert!(ChainHead::default().is_followed_by(first.trim_end()));
         assert!(after_first.is_followed_by(second.trim_end()));
         assert!(!ChainHead::default().is_followed_by(second.trim_end()));
@@ -86,8 +86,8 @@ mod tests {
     /// The format is a promise: anybody can check it with a shell.
     #[test]
     fn the_hash_is_that_of_the_hash_before_and_the_line_up_to_it() {
-        let line = ChainHead::default().seal(r#"{"kind":"stop","at":"2026-01-02T03:04:05Z"}"#);
-        let begin = r#"{"n":1,"kind":"stop","at":"2026-01-02T03:04:05Z","hash":""#;
+        let line = ChainHead::default().seal(r#"{"entry":"stop","at":"2026-01-02T03:04:05Z"}"#);
+        let begin = r#"{"n":1,"entry":"stop","at":"2026-01-02T03:04:05Z","hash":""#;
         assert!(line.starts_with(begin) && line.ends_with("\"}\n"), "{line}");
         let body = line.split(",\"hash\"").next().unwrap();
         let shell = format!("printf '%s%s' {START} '{body}' | sha256sum | cut -c1-64");
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn the_highest_number_is_no_reason_to_fail() {
         let mut head = ChainHead { n: u64::MAX, hash: START.to_owned() };
-        assert!(head.seal(r#"{"kind":"stop"}"#).contains("18446744073709551615"));
+        assert!(head.seal(r#"{"entry":"stop"}"#).contains("18446744073709551615"));
     }
 
     #[test]

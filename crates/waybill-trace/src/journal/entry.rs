@@ -15,7 +15,7 @@ pub(super) const VERSION: u32 = 1;
 
 /// What one line says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(tag = "entry", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Entry {
     /// The first line of a file.
     File {
@@ -179,4 +179,27 @@ pub struct ExitEntry {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::{TraceKind, empty};
+
+    /// A session has a kind itself.
+    #[test]
+    fn a_session_is_read_as_it_was_written() {
+        let started = Timestamp::from_second(1_800_000_000).unwrap();
+        let entry = Entry::Session(Box::new(SessionEntry {
+            id: "s1".to_owned(),
+            trace: empty(TraceKind::Debug, started, crate::Container::default()),
+            hidden_at: vec![2],
+            event_source: Some(EventSource::Ebpf),
+            programs: 3,
+            not_kept: 1,
+        }));
+        let line = ChainHead::default().seal(&serde_json::to_string(&entry).unwrap());
+        let read: Entry = serde_json::from_str(&line).unwrap();
+        assert_eq!(read, entry);
+    }
 }

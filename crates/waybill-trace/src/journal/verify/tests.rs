@@ -81,7 +81,7 @@ fn a_line_that_was_changed_and_sealed_again_is_found_at_the_next() {
     let damage = |lines: &mut Vec<String>| {
         let mut before = ChainHead::of(&lines[2]).unwrap();
         lines[3] =
-            before.seal(r#"{"kind":"stop","at":"2000-01-01T00:00:00Z"}"#).trim_end().to_owned();
+            before.seal(r#"{"entry":"stop","at":"2000-01-01T00:00:00Z"}"#).trim_end().to_owned();
     };
     check(LogName::Sessions, damage, "sessions-00000001.jsonl:5 has a hash that does not fit");
 }
@@ -136,7 +136,7 @@ fn the_highest_number_is_a_finding_and_not_a_failure() {
         lines[3] = lines[3].replace("\"n\":4,", "\"n\":18446744073709551615,");
     };
     check(LogName::Sessions, damage, "were removed");
-    let removed = r#"{"kind":"removed","log":"sessions","through":{"n":18446744073709551615,"hash":""},"at":"2000-01-01T00:00:00Z"}"#;
+    let removed = r#"{"entry":"removed","log":"sessions","through":{"n":18446744073709551615,"hash":""},"at":"2000-01-01T00:00:00Z"}"#;
     let damage = |lines: &mut Vec<String>| {
         lines[3] = ChainHead::of(&lines[2]).unwrap().seal(removed).trim_end().to_owned();
     };

@@ -59,7 +59,7 @@ fn half_a_line_is_cut_off_and_that_is_told() {
     writer.append(&stop(1), now());
     writer.flush().unwrap();
     let file = &files(directory.path(), LogName::Sessions).unwrap()[0].path;
-    for torn in ["{\"n\":3,\"kind\":\"st", "\0\0\0\0\n\0\0"] {
+    for torn in ["{\"n\":3,\"entry\":\"st", "\0\0\0\0\n\0\0"] {
         let mut opened = File::options().append(true).open(file).unwrap();
         opened.write_all(torn.as_bytes()).unwrap();
         let opened = open(directory.path());
