@@ -9,6 +9,7 @@
 
 pub mod apiserver;
 pub mod aws;
+pub mod chromium;
 pub mod conformance;
 pub mod containerd;
 pub mod credential_cache;

@@ -53,6 +53,14 @@ pub const CRUN: Program = Program {
     cached: "crun/usr/bin/crun",
 };
 
+/// A browser.
+pub const CHROMIUM: Program = Program {
+    name: "chromium",
+    command: Some("chromium"),
+    variable: "WAYBILL_CHROMIUM",
+    cached: "chromium/usr/bin/chromium",
+};
+
 /// Kubernetes' own client.
 pub const KUBECTL: Program = Program {
     name: "kubectl",

@@ -14,6 +14,7 @@ mod join;
 pub mod journal;
 mod kernel;
 mod membership;
+mod page;
 mod process;
 mod record;
 mod runtime;
@@ -32,6 +33,7 @@ pub use self::{
     join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
     kernel::{Btf, BtfError, Ebpf, EbpfError, ExecEvent, ExitEvent, KernelEvent, ParentProcess},
     membership::{Membership, MoveReason, Moved, judge},
+    page::{PageAddress, PageAddressError, PageServer, SavedTrace, SavedTraceError},
     process::{LiveProcess, ProcessFacts, read_processes},
     record::{
         Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, ProcessState, RecordedProcess,
