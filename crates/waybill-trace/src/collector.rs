@@ -26,11 +26,12 @@ use std::{
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep, sleep_until};
 
+pub(crate) use self::clock::wall;
 pub use self::output::Retention;
 use self::{
     attribution::{Attribution, Happened},
     budget::{Budget, Share},
-    clock::{BootClock, after_boot, wall},
+    clock::{BootClock, after_boot},
     output::{ALIVE, BATCH, Output},
     past::Past,
     sessions::Sessions,

@@ -13,6 +13,7 @@ mod hide;
 mod join;
 pub mod journal;
 mod kernel;
+mod local;
 mod membership;
 mod page;
 mod process;
@@ -32,6 +33,7 @@ pub use self::{
     hide::{HIDDEN, hide_secrets},
     join::{End, Filter, MovedProcess, Processes, Trace, TraceKind, join, sort},
     kernel::{Btf, BtfError, Ebpf, EbpfError, ExecEvent, ExitEvent, KernelEvent, ParentProcess},
+    local::{LiveSource, LocalRecord, View},
     membership::{Membership, MoveReason, Moved, judge},
     page::{PageAddress, PageAddressError, PageServer, SavedTrace, SavedTraceError},
     process::{LiveProcess, ProcessFacts, read_processes},

@@ -6,6 +6,7 @@ mod apiserver;
 mod apply;
 mod builtin;
 mod cluster;
+mod collector;
 mod columns;
 mod credential;
 mod delete;
@@ -90,6 +91,7 @@ enum Command {
     Node(Box<node::Args>),
     Runtime(runtime::Args),
     Driver(driver::Args),
+    Collector(collector::Args),
     Encryption(encryption::Args),
     Gate(gate::Args),
     Agent(agent::Args),
@@ -163,6 +165,7 @@ impl Cli {
             Command::Agent(args) => agent::run(&args),
             Command::Apiserver(args) => apiserver::run(*args),
             Command::Apply(args) => apply::run(args),
+            Command::Collector(args) => collector::run(&args),
             Command::Credential(args) => credential::run(&args),
             Command::Delete(args) => delete::run(args),
             Command::Demo(args) => demo::run(&args),
@@ -203,7 +206,11 @@ impl Command {
             Self::Credential(args) => args.runs_plugins(),
             Self::Apiserver(_) | Self::Driver(_) | Self::Gate(_) | Self::Node(_) => false,
             Self::Demo(_) | Self::Runtime(_) | Self::Trace(_) | Self::Up(_) => false,
-            Self::Agent(_) | Self::Doctor(_) | Self::OnHost(_) | Self::Version(_) => false,
+            Self::Agent(_)
+            | Self::Collector(_)
+            | Self::Doctor(_)
+            | Self::OnHost(_)
+            | Self::Version(_) => false,
             Self::Encryption(_)
             | Self::Envfile(_)
             | Self::Hello(_)

@@ -68,7 +68,7 @@ waybill.dev/tools:1, with the waybill program. The first is called busybox:lates
 other image is; kubectl run --image=busybox needs --image-pull-policy=IfNotPresent to use it.
 
 It needs root, namespaces, the overlay file system and cgroups, and says what it misses.
-Logs: STATE/logs/{apiserver,runtime,node,driver-KIND}.log, those of containers below STATE/logs/pods.")]
+Logs: STATE/logs/{apiserver,runtime,collector,node,driver-KIND}.log, those of containers below STATE/logs/pods.")]
 pub(crate) struct Args {
     /// Directory for everything; made if it is missing.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]

@@ -50,6 +50,19 @@ pub struct RecordedProcess {
     pub source: EventSource,
 }
 
+impl RecordedProcess {
+    /// Whether a text is in the program or its arguments.
+    pub(crate) fn has(&self, text: &str) -> bool {
+        self.program.contains(text) || self.arguments.join(" ").contains(text)
+    }
+
+    /// The same for a text in lower case, whatever capitals there are.
+    pub(crate) fn has_any_case(&self, text: &str) -> bool {
+        self.program.to_lowercase().contains(text)
+            || self.arguments.join(" ").to_lowercase().contains(text)
+    }
+}
+
 /// Whether a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

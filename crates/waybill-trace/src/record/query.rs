@@ -2,6 +2,9 @@
 
 use jiff::Timestamp;
 
+use super::{RecordedProcess, RecordedSession};
+use crate::join::Filter;
+
 /// Which sessions are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionQuery {
@@ -46,4 +49,68 @@ pub struct ProcessQuery {
     pub offset: usize,
     /// At most so many, the oldest of the rest; all if absent.
     pub limit: Option<usize>,
+}
+
+impl SessionQuery {
+    /// Whether a session is wanted, which ran these programs.
+    pub fn takes(&self, session: &RecordedSession, processes: &[RecordedProcess]) -> bool {
+        let trace = &session.trace;
+        let filter = Filter {
+            pod: self.pod.clone(),
+            user: self.user.clone(),
+            since: self.since,
+            probes: self.probes,
+        };
+        let in_namespace = self.namespace.as_ref().is_none_or(|wanted| trace.namespace == *wanted);
+        let has_variable =
+            self.variable.as_ref().is_none_or(|wanted| trace.variables.contains(wanted));
+        let is_named = self.session.as_ref().is_none_or(|wanted| {
+            let names = [Some(&session.id), trace.session.as_ref(), trace.audit_id.as_ref()];
+            names.contains(&Some(wanted))
+        });
+        let has_process = self.pid.is_none_or(|pid| {
+            processes.iter().any(|process| process.pid == pid)
+                || trace.processes.iter().any(|process| process.pid == pid)
+        });
+        filter.takes(trace)
+            && self.until.is_none_or(|until| trace.started <= until)
+            && in_namespace
+            && has_variable
+            && is_named
+            && has_process
+            && self.command.as_ref().is_none_or(|text| ran(text, session, processes))
+            && self.text.as_ref().is_none_or(|text| tells(text, session, processes))
+    }
+}
+
+/// Whether a text is in what was asked for, or in what ran.
+fn ran(text: &str, session: &RecordedSession, processes: &[RecordedProcess]) -> bool {
+    session.trace.command.join(" ").contains(text)
+        || processes.iter().any(|process| process.has(text))
+}
+
+/// Whether a text is anywhere; capitals do not matter.
+fn tells(text: &str, session: &RecordedSession, processes: &[RecordedProcess]) -> bool {
+    let text = text.to_lowercase();
+    let trace = &session.trace;
+    let caller = trace.caller.iter().flat_map(|caller| {
+        let names = [&caller.user, &caller.uid].into_iter().chain(&caller.impersonator);
+        names.chain(&caller.groups).chain(&caller.source)
+    });
+    let place = [&session.id, &trace.namespace, &trace.pod, &trace.container];
+    let names = place.into_iter().chain(&trace.audit_id).chain(&trace.variables).chain(caller);
+    let command = trace.command.join(" ").to_lowercase();
+    command.contains(&text)
+        || names.into_iter().any(|name| name.to_lowercase().contains(&text))
+        || processes.iter().any(|process| process.has_any_case(&text))
+}
+
+impl ProcessQuery {
+    /// Whether a program is wanted.
+    pub fn takes(&self, process: &RecordedProcess) -> bool {
+        self.session.as_ref().is_none_or(|session| process.session == *session)
+            && self.since.is_none_or(|since| process.ended.is_none_or(|at| at >= since))
+            && self.until.is_none_or(|until| process.started <= until)
+            && self.text.as_ref().is_none_or(|text| process.has_any_case(&text.to_lowercase()))
+    }
 }

@@ -93,6 +93,8 @@ pub(crate) struct Stack {
     state: State,
     api_server: Role,
     runtime: Option<Role>,
+    /// Of our own runtime's sessions.
+    collector: Option<Role>,
     node: Role,
     drivers: Drivers,
     identity: NodeIdentity,
@@ -138,12 +140,22 @@ impl Stack {
         let files = issue_node(state.dir(), &identity, Timestamp::now())?;
         let embedded = runtime.is_some();
         let mut node = node(&plan, &state, &identity, &files, &socket);
-        let (_, first_image) = tokio::try_join!(
+        let mut collector = embedded.then(|| collector_role(&plan, &state));
+        let (_, (), first_image) = tokio::try_join!(
             async {
                 progress.begin("node");
                 let place = node.start().await?;
                 wait_for_node(&files.kubeconfig, &identity.name, &place).await?;
                 progress.done("node", &identity.name);
+                Ok(())
+            },
+            async {
+                if let Some(collector) = &mut collector
+                    && let Err(error) = collector.start().await
+                {
+                    // Pods run without a record of their sessions' programs, and it is tried again.
+                    progress.note(&format!("{error:#}"));
+                }
                 Ok(())
             },
             async {
@@ -164,7 +176,17 @@ impl Stack {
         let wants_tools = plan.built_in_images.contains(&BuiltIn::Tools);
         let later = (embedded && wants_tools).then(|| (BuiltIn::Tools, socket.clone()));
         progress.ready();
-        Ok(Self { state, api_server, runtime, node, drivers, identity, first_image, later })
+        Ok(Self {
+            state,
+            api_server,
+            runtime,
+            collector,
+            node,
+            drivers,
+            identity,
+            first_image,
+            later,
+        })
     }
 
     pub(crate) fn state_dir(&self) -> &Path {
@@ -193,7 +215,8 @@ impl Stack {
 
     /// Keeps every role running. Never returns.
     pub(crate) async fn keep(&mut self, progress: &Progress) -> Infallible {
-        let Self { state, api_server, runtime, node, drivers, identity, later, .. } = self;
+        let Self { state, api_server, runtime, collector, node, drivers, identity, later, .. } =
+            self;
         let import = async {
             if let Some((image, socket)) = later.take()
                 && let Err(error) = images::ensure(state, &socket, image).await
@@ -208,8 +231,15 @@ impl Stack {
                 None => std::future::pending().await,
             }
         };
+        let keep_collector = async {
+            match collector {
+                Some(collector) => collector.keep(progress).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             never = import => never,
+            never = keep_collector => never,
             never = keep_runtime => never,
             never = api_server.keep(progress) => never,
             never = drivers.keep(progress) => never,
@@ -224,6 +254,10 @@ impl Stack {
         progress.begin("stopping pods");
         note(self.node.stop(DRAIN).await);
         self.drivers.stop().await.into_iter().for_each(&mut note);
+        // It records how the last sessions ended, for which it asks the runtime.
+        if let Some(collector) = &mut self.collector {
+            note(collector.stop(STOP).await);
+        }
         if let Some(runtime) = &mut self.runtime {
             note(runtime.stop(STOP).await);
         }
@@ -380,6 +414,14 @@ fn runtime_role(plan: &Plan, state: &State) -> Role {
     flags.add("--run-dir", state.runtime_run_dir());
     flags.verbose(plan.verbose);
     flags.role("runtime", "runtime", plan, state)
+}
+
+fn collector_role(plan: &Plan, state: &State) -> Role {
+    let mut flags = Flags::new("collector");
+    flags.add("--state-dir", state.dir());
+    flags.add("--runtime", format!("unix://{}", state.runtime_socket().display()));
+    flags.verbose(plan.verbose);
+    flags.role("collector", "collector", plan, state)
 }
 
 fn node(
