@@ -1,6 +1,7 @@
 //! `waybill trace`: who ran what in which container.
 
 mod denied;
+mod serve;
 mod stock;
 mod table;
 
@@ -41,6 +42,7 @@ Examples:
   waybill trace --user anna --since 2h
   waybill trace --pid 4711              who is behind this process
   waybill trace --denied --since 1d     who tried and was refused, and why
+  waybill trace --serve                 all of it on a page, for a browser of this machine
   waybill trace --kubeconfig ~/.kube/config -n shop    on a cluster with `waybill install`")]
 pub(crate) struct Args {
     /// Only sessions in this pod, as POD or NAMESPACE/POD.
@@ -89,6 +91,9 @@ pub(crate) struct Args {
     runtime: Option<PathBuf>,
 
     #[command(flatten)]
+    serve: serve::ServeArgs,
+
+    #[command(flatten)]
     stock: stock::StockArgs,
 }
 
@@ -108,6 +113,9 @@ enum Since {
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if stock::is_meant(args) {
         return stock::run(args);
+    }
+    if args.serve.is_wanted() {
+        return serve::run(args);
     }
     if args.denied {
         return show_denied(args);

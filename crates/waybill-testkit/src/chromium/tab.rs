@@ -101,7 +101,9 @@ impl Tab {
     #[track_caller]
     pub fn wait_until(&self, condition: &str) {
         let start = Instant::now();
-        let guarded = format!("(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()");
+        let guarded = format!(
+            "(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
+        );
         while self.evaluate(&guarded) != json!(true) {
             assert!(start.elapsed() < PATIENCE, "never so: {condition}\n{}", self.state());
             thread::sleep(LOOK);
@@ -113,7 +115,12 @@ impl Tab {
         let path = env::temp_dir().join(format!("waybill-page-{}.png", process::id()));
         self.picture(&path);
         let address = self.text("location.href");
-        format!("{address} is in {}; faults: {:?}; it shows: {}", path.display(), self.faults(), self.shown())
+        format!(
+            "{address} is in {}; faults: {:?}; it shows: {}",
+            path.display(),
+            self.faults(),
+            self.shown()
+        )
     }
 
     /// What can be read on the page, shortened.
