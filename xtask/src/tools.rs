@@ -68,6 +68,13 @@ pub(crate) const TESTS: &[Tool] = &[
     },
     BUSYBOX,
     Tool {
+        name: "chromium",
+        why: "the page of `waybill trace --serve` is looked at in a real browser",
+        is_there: || machine::has_command("chromium"),
+        fetch: || apt::install("chromium"),
+        remedy: "run `apt-get install -y chromium` as root, or your system's like",
+    },
+    Tool {
         name: "docker-registry",
         why: "images are pulled from a real registry",
         is_there: || {

@@ -2,6 +2,8 @@
 //!
 //! Each test has a browser of its own, with an empty profile that ends with it.
 
+#![expect(clippy::indexing_slicing, reason = "a member that JSON does not have is null")]
+
 mod messages;
 mod tab;
 

@@ -127,7 +127,8 @@ impl Report {
         }
         writeln!(
             io::stdout(),
-            "all {held} held, in {seconds:.1} s; for a cluster that stays: waybill up"
+            "all {held} held, in {seconds:.1} s; for a cluster that stays: waybill up\n\
+             who ran what in it, on a page for your browser: waybill trace --serve"
         )?;
         Ok(Outcome::Success)
     }

@@ -2,6 +2,7 @@
 
 mod denied;
 mod recorded;
+mod serve;
 mod stock;
 mod table;
 mod tree;
@@ -43,6 +44,7 @@ Examples:
   waybill trace --denied --since 1d     who tried and was refused, and why
   waybill trace verify                  whether the record is as it was written
   waybill trace export --since 7d       for a SIEM: JSON lines in the words of ECS
+  waybill trace --serve                 all of it on a page, for a browser of this machine
   waybill trace --kubeconfig ~/.kube/config -n shop    on a cluster with `waybill install`")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -114,6 +116,9 @@ pub(crate) struct Args {
     runtime: Option<PathBuf>,
 
     #[command(flatten)]
+    serve: serve::ServeArgs,
+
+    #[command(flatten)]
     stock: stock::StockArgs,
 }
 
@@ -150,6 +155,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     if stock::is_meant(args) {
         return stock::run(args);
+    }
+    if args.serve.is_wanted() {
+        return serve::run(args);
     }
     if args.denied {
         return show_denied(args);

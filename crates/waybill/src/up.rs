@@ -246,6 +246,10 @@ fn say_what_next(stack: &Stack) -> io::Result<()> {
             writeln!(output, "  kubectl logs hello")?;
             writeln!(output, "  kubectl exec hello -- env")?;
             writeln!(output, "  waybill env hello          # where each variable came from")?;
+            writeln!(
+                output,
+                "  waybill trace --serve      # who ran what, on a page for your browser"
+            )?;
             if stack.has_drivers() {
                 let what = "variables from a driver: a class and a variable to copy";
                 writeln!(output, "  waybill driver os --help   # {what}")?;

@@ -1,8 +1,9 @@
 //! One tab: goes to pages, runs code in them, has a keyboard and a mouse, takes pictures.
 
 use std::{
-    fs,
+    env, fs,
     path::Path,
+    process,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -104,18 +105,27 @@ impl Tab {
             "(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
         );
         while self.evaluate(&guarded) != json!(true) {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "never so: {condition}; the page shows: {}",
-                self.shown()
-            );
+            assert!(start.elapsed() < PATIENCE, "never so: {condition}\n{}", self.state());
             thread::sleep(LOOK);
         }
     }
 
+    /// What helps to understand a failure.
+    fn state(&self) -> String {
+        let path = env::temp_dir().join(format!("waybill-page-{}.png", process::id()));
+        self.picture(&path);
+        let address = self.text("location.href");
+        format!(
+            "{address} is in {}; faults: {:?}; it shows: {}",
+            path.display(),
+            self.faults(),
+            self.shown()
+        )
+    }
+
     /// What can be read on the page, shortened.
     pub fn shown(&self) -> String {
-        self.text("document.body.innerText.slice(0, 2000)")
+        self.text("document.body.innerText.slice(0, 600)")
     }
 
     /// Presses a key: a letter, or a name such as `Enter`.

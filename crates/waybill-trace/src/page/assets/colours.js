@@ -1,8 +1,8 @@
 // Colours of users: apart for colour-blind eyes too, and never alone: beside each stand initials, and after the eighth a pattern.
 
-// Chosen for distance under simulated protanopia, deuteranopia and tritanopia; `page_colours` measures it.
-const LIGHT = ["#0072b2", "#e69f00", "#7a3e9d", "#56b4e9", "#a63d2f", "#1b9e77", "#d58fb8", "#4d5a1e"];
-const DARK = ["#4ba3e3", "#f0b429", "#b58be0", "#9fdcff", "#e8705f", "#2fbf8f", "#f2b6d8", "#a3ad5a"];
+// Chosen for distance under simulated protanopia, deuteranopia and tritanopia; a test measures it.
+const LIGHT = ["#1d72d2", "#e69f00", "#773c98", "#5ab9ef", "#cc6342", "#1d9c75", "#d58fb8", "#435111"];
+const DARK = ["#689de5", "#f0b429", "#8162d1", "#a9dbfe", "#cf6566", "#2fbf8f", "#e5adc8", "#8f9a48"];
 const NOBODY = ["#8a93a0", "#6d7786"];
 
 export const PATTERNS = ["plain", "stripes", "dots"];

@@ -38,7 +38,7 @@ export class Detail {
       const answer = await api.get(path, { signal });
       if (signal.aborted) return;
       this.draw(answer);
-      this.act.shown(answer);
+      this.act.shown(answer, id);
       this.drawProcesses(await programs, process);
     } catch (error) {
       if (signal.aborted) return;
@@ -90,7 +90,7 @@ export class Detail {
     this.root.querySelector(".beside-part")?.replaceWith(this.beside(answer));
     this.count(programs);
     branches.show(programs.processes, this.times(answer));
-    this.act.shown(answer);
+    this.act.shown(answer, this.id);
   }
 
   draw(answer) {

@@ -24,24 +24,29 @@ export class Filters {
       if (!isTime) this.timer = setTimeout(() => this.read(false), event.target.type === "checkbox" ? 0 : PAUSE);
     });
     form.addEventListener("change", () => this.read(true));
+    // Without a button to submit with, browsers do nothing.
+    form.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target.matches("input")) this.read(true); });
     form.querySelectorAll("[data-span]").forEach((button) => button.addEventListener("click", () => {
+      this.complain("");
       this.change({ since: button.dataset.span, until: "" }, true);
     }));
     form.querySelector("#clear").addEventListener("click", () => this.clear());
   }
 
   clear() {
+    this.complain("");
     this.change(Object.fromEntries(FILTERS.map((name) => [name, ""])), true);
   }
 
-  /** Shows the view in the fields. A field that somebody types in is left alone. */
+  /** Shows the view in the fields. One that somebody types in, or has to mend, is left alone. */
   show(view, now) {
     this.now = now;
     for (const name of FILTERS) {
       const field = this.form.elements[name];
       if (field.type === "checkbox") field.checked = Boolean(view[name]);
       else {
-        if (field !== document.activeElement || !view[name]) field.value = this.shown(name, view[name]);
+        const isTheirs = field === document.activeElement || field.getAttribute("aria-invalid") === "true";
+        if (!isTheirs) field.value = this.shown(name, view[name]);
         field.classList.toggle("set", Boolean(view[name]) && name !== "q");
       }
     }
@@ -49,7 +54,6 @@ export class Filters {
       button.setAttribute("aria-pressed", String(button.dataset.span === view.since && !view.until));
     });
     this.form.querySelector("#clear").hidden = !isFiltered(view);
-    this.complain("");
   }
 
   shown(name, value) {

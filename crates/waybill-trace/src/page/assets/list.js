@@ -78,7 +78,7 @@ export class SessionList {
       this.scroller.removeAttribute("aria-activedescendant");
       return;
     }
-    if (reveal) this.rows.reveal(place, ROW);
+    if (reveal) this.rows.reveal(place, 2 * ROW);
     this.rows.redraw(place);
     this.scroller.setAttribute("aria-activedescendant", `row-${place}`);
   }
@@ -87,7 +87,8 @@ export class SessionList {
   step(steps) {
     const at = this.places.has(this.chosen) ? this.items[this.places.get(this.chosen)].index : undefined;
     const last = this.sessions.length - 1;
-    const next = at === undefined ? (steps > 0 ? 0 : last) : at + steps;
+    // With none chosen the first step is onto the first or the last one; an infinite one goes to its end anyway.
+    const next = at === undefined && Number.isFinite(steps) ? (steps > 0 ? 0 : last) : (at ?? 0) + steps;
     return this.sessions[Math.max(0, Math.min(last, next))]?.id;
   }
 

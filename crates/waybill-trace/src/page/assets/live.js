@@ -6,7 +6,7 @@ const PATIENCE = 35e3;
 
 export class Live {
   constructor({ query, heard, missed, locked }) {
-    Object.assign(this, { query, heard, missed, locked, on: true, mark: "", held: [] });
+    Object.assign(this, { query, heard, missed, locked, on: true, mark: undefined });
     this.button = document.getElementById("live");
     this.text = document.getElementById("live-text");
     this.button.addEventListener("click", () => this.toggle());
@@ -34,7 +34,7 @@ export class Live {
     this.stop();
     clearTimeout(this.timer);
     this.show(this.on ? "Live" : "Paused", false);
-    if (this.on && !document.hidden && this.mark) this.run();
+    if (this.on && !document.hidden && this.mark !== undefined) this.run();
   }
 
   async run() {

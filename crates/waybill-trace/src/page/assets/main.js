@@ -39,7 +39,7 @@ class Page {
       locked: () => this.locked(false),
       reload: () => this.showDetail(),
       say,
-      shown: (answer) => this.shown(answer),
+      shown: (answer, asked) => this.shown(answer, asked),
     });
     this.live = new Live({
       query: () => filterQuery(this.view),
@@ -238,11 +238,15 @@ class Page {
     else this.drawOverview();
   }
 
-  shown({ session, beside }) {
+  /** The session that was asked for by this name is there. */
+  shown({ session, beside }, asked) {
+    // Somebody may have gone on meanwhile.
+    if (asked !== this.view.session) return;
     this.beside = beside.map(({ id }) => id);
     // A link may name a session by its audit ID.
-    if (session.id !== this.view.session) {
+    if (session.id !== asked) {
       this.go({ session: session.id }, true);
+      this.detail.id = session.id;
       this.list.choose(session.id, true);
     }
     this.timeline.choose(session.id, this.beside, true);

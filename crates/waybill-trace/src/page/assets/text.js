@@ -110,8 +110,7 @@ export function commandLine(all, { words = [], hidden = [], limit = Infinity } =
 /** Stands where an argument looked like a secret; `rest` is what was left of it. */
 export function hiddenMark(rest, words = []) {
   const title = "This argument looked like a secret, so it was never recorded";
-  const before = rest ? word(rest, words) : [];
-  return element("span", { title }, ...before, element("span", { class: "hid" }, "hidden"));
+  return element("span", { title }, ...visible(rest, words), element("span", { class: "hid" }, "hidden"));
 }
 
 /** A command line that may be pasted into a shell: controls are written as escapes. */

@@ -200,8 +200,8 @@ impl Visit {
     /// Texts of the branches of the tree, top to bottom.
     pub(super) fn branches(&self) -> Vec<String> {
         let rows = "[...document.querySelectorAll('.branch')].sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)\
-                    .map((row) => row.querySelector('.what').innerText)";
-        texts(&self.tab.evaluate(rows))
+                    .map((row) => (row.querySelector('.what .became') ? 'became ' : '') + row.querySelector('.what .raw').textContent)";
+        texts(&self.tab.evaluate(rows)).iter().map(|text| text.trim_end().to_owned()).collect()
     }
 
     /// Keeps a picture below the target folder.
