@@ -16,8 +16,12 @@ use crate::{
     tools::{self, Tool},
 };
 
-/// What has to be loaded before there are disks, and before a container can start; all else is built in.
-const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "overlay"];
+/// What is needed before there are disks, and before a container can start. What a kernel has built in is not loaded; all else every one of
+/// them has built in.
+const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "overlay"];
+
+/// The kernel's own list of what it has built in: a path in each line.
+const BUILT_IN: &str = "modules.builtin";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kernel {
@@ -82,8 +86,14 @@ impl Loading<'_> {
             let stem = file.split_once(".ko").map(|(stem, _)| stem.replace('-', "_"));
             stem.is_some_and(|stem| stem == name.replace('-', "_"))
         };
-        let path = find(self.library, &is_it)?
-            .with_context(|| format!("{} has no module {name}", self.library.display()))?;
+        let Some(path) = find(self.library, &is_it)? else {
+            let listed = find(self.library, &|file| file == BUILT_IN)?.map(fs::read_to_string);
+            let listed = listed.transpose()?.unwrap_or_default();
+            if listed.lines().filter_map(|line| line.rsplit('/').next()).any(is_it) {
+                return Ok(());
+            }
+            bail!("{} has no module {name}", self.library.display());
+        };
         let content = content(&path)?;
         for dependency in dependencies(&content) {
             self.add(&dependency)?;
@@ -145,5 +155,9 @@ mod tests {
         let names: Vec<_> = loading.modules.iter().map(|module| module.name.as_str()).collect();
         assert_eq!(names, ["d", "b_c", "a"]);
         assert!(loading.add("e").unwrap_err().to_string().ends_with("has no module e"));
+        fs::write(library.path().join("6.1/modules.builtin"), "kernel/fs/e.ko\nkernel/f.ko\n")
+            .unwrap();
+        loading.add("f").unwrap();
+        assert_eq!(loading.modules.len(), 3);
     }
 }
