@@ -275,10 +275,13 @@ impl Records {
 
 /// Removes records until so many are left: always the oldest of the container that has most, so that nobody pushes out what others did.
 fn make_room(records: &[(PathBuf, SystemTime)], kept: usize) {
-    let Some(surplus) = records.len().checked_sub(kept).filter(|surplus| *surplus > 0) else { return };
+    let Some(surplus) = records.len().checked_sub(kept).filter(|surplus| *surplus > 0) else {
+        return;
+    };
     let mut of_containers: HashMap<String, VecDeque<&Path>> = HashMap::new();
     for (path, _) in records {
-        let container = read(path).map(|(record, _)| format!("{} {}", record.uid, record.container));
+        let container =
+            read(path).map(|(record, _)| format!("{} {}", record.uid, record.container));
         of_containers.entry(container.unwrap_or_default()).or_default().push_back(path);
     }
     for _ in 0..surplus {

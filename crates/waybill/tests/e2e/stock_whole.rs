@@ -27,9 +27,13 @@ use waybill_testkit::{
     stack::IMAGE,
 };
 
-use crate::{BINARY, image, roles::Roles};
+use crate::{
+    BINARY, image,
+    roles::{OLD, Roles},
+};
 
-const TEST: &str = "stock_whole::sessions_and_values_on_stock_containerd_behind_gate_agent_and_wrapper";
+const TEST: &str =
+    "stock_whole::sessions_and_values_on_stock_containerd_behind_gate_agent_and_wrapper";
 /// Set in the test that the test runs.
 const WITHIN: &str = "WAYBILL_TEST_WITHIN";
 const CANARY: &str = "canary-5f1d0c77";
@@ -56,7 +60,15 @@ fn sessions_and_values_on_stock_containerd_behind_gate_agent_and_wrapper() {
 fn run_again() {
     let script = "mount -t tmpfs tmpfs /run && exec \"$0\" \"$@\"";
     let status = Command::new("unshare")
-        .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"])
+        .args([
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--propagation",
+            "private",
+        ])
         .args(["sh", "-c", script])
         .arg(env::current_exe().unwrap())
         .args(["--exact", TEST, "--nocapture"])
@@ -107,7 +119,10 @@ impl Drop for Role {
 
 impl Whole {
     fn start(place: &Path, wrapper: &Path) -> Option<Self> {
-        let roles = Roles::start_on_other_containerd(|pause| containerd(pause, place, wrapper))?;
+        let mut roles =
+            Roles::start_on_other_containerd(|pause| containerd(pause, place, wrapper))?;
+        // As stock ones are: it knows nothing of variables of sessions.
+        roles.api_server(OLD);
         let admin = kubeconfig(&roles, place);
         for object in objects() {
             roles.kubectl().apply(&object.to_string()).succeeds();
@@ -162,12 +177,24 @@ impl Whole {
         let kubectl = self.roles.kubectl();
         self.eventually("a signed session", || kubectl.line("exec app -- true").succeeded());
         for user in ["anna", "boris"] {
-            let ran = kubectl.run(&["--token", &format!("{user}-token"), "exec", "app", "--", "sh", "-c",
-                &format!("echo {user} $WAYBILL_SESSION_ID; cat /proc/self/cgroup")]);
+            let ran = kubectl.run(&[
+                "--token",
+                &format!("{user}-token"),
+                "exec",
+                "app",
+                "--",
+                "sh",
+                "-c",
+                &format!("echo {user} $WAYBILL_SESSION_ID; cat /proc/self/cgroup"),
+            ]);
             let said = ran.succeeds().stdout.clone();
             let session = said.split_whitespace().nth(1).unwrap().to_owned();
             assert!(said.contains(&format!("waybill-{session}")), "{said}");
-            let of_gate = self.gate.records().into_iter().map(|it| serde_json::from_str::<Value>(&it).unwrap());
+            let of_gate = self
+                .gate
+                .records()
+                .into_iter()
+                .map(|it| serde_json::from_str::<Value>(&it).unwrap());
             let of_gate = of_gate.into_iter().find(|it| it["session"] == session.as_str()).unwrap();
             assert_eq!(of_gate["user"]["username"], user, "{of_gate}");
             assert_eq!(of_gate["node"], NODE);
@@ -189,8 +216,8 @@ impl Whole {
         let mut exec = Command::new(BINARY);
         exec.args(["exec", "--kubeconfig"]).arg(&admin);
         let told = exec.args(["app", "--env", "LEVEL=deep", "--", "env"]).output().unwrap();
-        let told = String::from_utf8_lossy(&told.stdout).into_owned();
-        assert!(told.contains("LEVEL=deep"), "{told}");
+        let said = String::from_utf8_lossy(&told.stdout).into_owned();
+        assert!(said.contains("LEVEL=deep"), "{told:?}");
     }
 
     fn nobody_else_enters(&self) {
@@ -231,7 +258,8 @@ impl Whole {
 
     /// A pod of the class. The kubelet's part for its references is played here.
     fn run_pod(&self, name: &str, variables: &[(&str, &str)], probe: Option<&[String; 3]>) {
-        let env: Vec<_> = variables.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        let env: Vec<_> =
+            variables.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
         let mut container = json!({"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "env": env,
             "command": ["sleep", "3600"]});
         if let Some(command) = probe {
@@ -242,9 +270,14 @@ impl Whole {
         let kubectl = self.roles.kubectl();
         kubectl.apply(&pod.to_string()).succeeds();
         if !variables.is_empty() {
-            let uid = kubectl.line(&format!("get pod {name} -o jsonpath={{.metadata.uid}}")).succeeds().stdout.clone();
+            let uid = kubectl
+                .line(&format!("get pod {name} -o jsonpath={{.metadata.uid}}"))
+                .succeeds()
+                .stdout
+                .clone();
             self.eventually("a node for the pod", || {
-                kubectl.line(&format!("get pod {name} -o jsonpath={{.spec.nodeName}}")).stdout == NODE
+                kubectl.line(&format!("get pod {name} -o jsonpath={{.spec.nodeName}}")).stdout
+                    == NODE
             });
             self.publish(name, uid.trim());
         }
@@ -256,7 +289,8 @@ impl Whole {
         self.eventually("the plugin", || socket.exists());
         let mut request = NodePublishVolumeRequest::default();
         request.volume_id = format!("v-{uid}");
-        request.target_path = self.place.join(format!("kubelet/pods/{uid}/volumes/v/mount")).display().to_string();
+        request.target_path =
+            self.place.join(format!("kubelet/pods/{uid}/volumes/v/mount")).display().to_string();
         for (name, value) in [("pod.name", pod), ("pod.namespace", "default"), ("pod.uid", uid)] {
             request.volume_context.insert(format!("csi.storage.k8s.io/{name}"), value.to_owned());
         }
@@ -315,7 +349,10 @@ fn containerd(pause: &str, place: &Path, wrapper: &Path) -> Option<Containerd> {
         let runtimes = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes";
         let kind = "runtime_type = \"io.containerd.runc.v2\"";
         let handler = |name: &str, program: &Path| {
-            format!("{runtimes}.{name}]\n{kind}\n{runtimes}.{name}.options]\nBinaryName = \"{}\"\n", program.display())
+            format!(
+                "{runtimes}.{name}]\n{kind}\n{runtimes}.{name}.options]\nBinaryName = \"{}\"\n",
+                program.display()
+            )
         };
         configuration + &handler("runc", runc) + &handler("waybill", &program)
     })?;

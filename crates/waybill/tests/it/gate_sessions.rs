@@ -316,15 +316,28 @@ impl Cluster {
     async fn without_a_gate_a_pod_starts_that_needs_nothing_of_it(&self) {
         let profile = json!({"seccompProfile": {"type": "RuntimeDefault"}});
         let spec = |class: Value, context: &Value, value: &str| {
-            let container = json!({"name": "c", "image": "i", "env": [{"name": "A", "value": value}]});
+            let container =
+                json!({"name": "c", "image": "i", "env": [{"name": "A", "value": value}]});
             json!({"runtimeClassName": class, "securityContext": context, "containers": [container]})
         };
         let cases = [
             ("whole", spec(json!("waybill"), &profile, "x"), StatusCode::CREATED),
             ("no-class", spec(Value::Null, &profile, "x"), StatusCode::INTERNAL_SERVER_ERROR),
-            ("no-filter", spec(json!("waybill"), &json!({}), "x"), StatusCode::INTERNAL_SERVER_ERROR),
-            ("refers", spec(json!("waybill"), &profile, "waybill{vault/p}"), StatusCode::INTERNAL_SERVER_ERROR),
-            ("inside", spec(json!("waybill"), &profile, "x waybill{vault/p}"), StatusCode::INTERNAL_SERVER_ERROR),
+            (
+                "no-filter",
+                spec(json!("waybill"), &json!({}), "x"),
+                StatusCode::INTERNAL_SERVER_ERROR,
+            ),
+            (
+                "refers",
+                spec(json!("waybill"), &profile, "waybill{vault/p}"),
+                StatusCode::INTERNAL_SERVER_ERROR,
+            ),
+            (
+                "inside",
+                spec(json!("waybill"), &profile, "x waybill{vault/p}"),
+                StatusCode::INTERNAL_SERVER_ERROR,
+            ),
         ];
         for (name, spec, expected) in cases {
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
