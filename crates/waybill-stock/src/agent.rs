@@ -23,7 +23,10 @@ use std::{
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::SystemTime,
 };
 
@@ -92,6 +95,9 @@ impl AgentConfig {
 pub struct Agent {
     client: Client,
     config: AgentConfig,
+    directory: RunDirectory,
+    /// Whether everything was taken off the node, so that what the wrapper read goes, too.
+    removed: AtomicBool,
     plugin: PluginServer,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -138,6 +144,7 @@ impl Agent {
         let path = directory.layout().socket();
         socket::serve(&path, answers, &tasks, stop.clone()).map_err(AgentError::Socket)?;
         let plugin = plugin(&config, &client, &values)?;
+        let kept = directory.clone();
         let records = Arc::new(Records::new(directory.clone(), &config.root));
         let server = match config.records {
             Some(listen) => {
@@ -167,7 +174,8 @@ impl Agent {
             })+};
         }
         follow!(pods, namespaces, keys, seals, sweep, ends);
-        Ok(Self { client, config, plugin, tasks, stop })
+        let removed = AtomicBool::new(false);
+        Ok(Self { client, config, directory: kept, removed, plugin, tasks, stop })
     }
 
     /// Installs the wrapper and the handler, restarts the runtime if that changed something, and marks the node as ready.
@@ -203,6 +211,7 @@ impl Agent {
         let changed = !in_use && host.apply(&plan)?;
         host.remove_wrapper(&plan.real_runtime, in_use)?;
         self.restart(&plan, changed, enter).await?;
+        self.removed.store(true, Ordering::Relaxed);
         register::label(client, node, None).await?;
         tracing::info!(in_use, "everything that could go is gone");
         Ok(())
@@ -213,13 +222,18 @@ impl Agent {
         self.plugin.failed().await
     }
 
-    /// Lets calls under way end, and ends. What the wrapper reads stays.
+    /// Lets calls under way end, and ends. What the wrapper reads stays, unless the node was to be cleared.
     pub async fn stop(self) {
-        let Self { plugin, tasks, stop, .. } = self;
+        let Self { config, directory, removed, plugin, tasks, stop, .. } = self;
         plugin.stop().await;
         stop.cancel();
         tasks.close();
         tasks.wait().await;
+        if removed.into_inner() {
+            directory.remove();
+            // Only if nothing is in it.
+            let _ = fs::remove_dir(config.path(&config.kubelet.join("plugins").join(PLUGIN)));
+        }
     }
 
     /// Restarts the runtime if its files changed, now or when a restart failed. A file remembers that, in memory: a runtime

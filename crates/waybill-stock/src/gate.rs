@@ -207,6 +207,8 @@ impl Gate {
     pub async fn leave(&self, drain: Duration) {
         self.service.leaving.store(true, Ordering::Relaxed);
         sleep(drain).await;
+        // By now the others have its records.
+        self.service.keys.leave().await;
     }
 
     /// Finishes what is under way, and ends.

@@ -262,6 +262,10 @@ impl AuditLog {
             .requests
             .entry(event.audit_id.clone())
             .or_insert_with(|| request(&event, target, asked));
+        // A stock server writes the first stage before it knows for whom somebody acts.
+        if event.impersonated_user.is_some() {
+            request.caller = caller(&event);
+        }
         // Gate's annotation is in later stages alone.
         if request.sessions.is_empty() {
             request.sessions = event.sessions();
@@ -283,25 +287,28 @@ impl AuditLog {
 /// What a line of interest has in it.
 const SUBRESOURCES: [&[u8]; 3] = [b"\"exec\"", b"\"attach\"", b"\"ephemeralcontainers\""];
 
-fn request(event: &Event, target: &ObjectReference, asked: Asked) -> Request {
-    let query = event.request_uri.split_once('?').map_or("", |(_, query)| query);
-    let options = PodExecOptions::from_query(query).unwrap_or_default();
+fn caller(event: &Event) -> Caller {
     let (user, impersonator) = match &event.impersonated_user {
         Some(user) => (user, Some(event.user.username.clone())),
         None => (&event.user, None),
     };
-    let caller = Caller {
+    Caller {
         user: user.username.clone(),
         uid: user.uid.clone(),
         impersonator,
         groups: user.groups.clone(),
         source: event.source_ips.clone(),
-    };
+    }
+}
+
+fn request(event: &Event, target: &ObjectReference, asked: Asked) -> Request {
+    let query = event.request_uri.split_once('?').map_or("", |(_, query)| query);
+    let options = PodExecOptions::from_query(query).unwrap_or_default();
     Request {
         audit_id: event.audit_id.clone(),
         asked,
         verb: event.verb.clone(),
-        caller,
+        caller: caller(event),
         user_agent: event.user_agent.clone(),
         namespace: target.namespace.clone(),
         pod: target.name.clone(),
@@ -548,6 +555,20 @@ mod tests {
         let mut log = AuditLog::at(&path);
         log.refresh().unwrap();
         assert!(log.requests().is_empty());
+    }
+
+    /// As kube-apiserver writes it; before, the wrong one of the two was named.
+    #[test]
+    fn who_acted_for_another_is_told_though_the_first_stage_does_not_know() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let mut later = answered("1", 101);
+        later["impersonatedUser"] = json!({"username": "ben", "groups": ["ops"]});
+        write(&path, &[event("1", "RequestReceived"), later]);
+        let mut log = AuditLog::at(&path);
+        log.refresh().unwrap();
+        let caller = &log.requests()["1"].caller;
+        assert_eq!((&*caller.user, caller.impersonator.as_deref()), ("ben", Some("anna")));
     }
 
     #[test]

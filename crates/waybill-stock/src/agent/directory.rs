@@ -10,7 +10,7 @@ use std::{
 
 use rustix::{
     fs::statfs,
-    mount::{MountFlags, mount},
+    mount::{MountFlags, UnmountFlags, mount, unmount},
 };
 use serde::Serialize;
 use waybill_api::stock::{Layout, MARKER_SECONDS};
@@ -79,6 +79,21 @@ impl RunDirectory {
 
     pub(super) fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Takes all of it away, keys and records with it.
+    pub(super) fn remove(&self) {
+        let path = self.layout.root();
+        if is_mount_point(path) && is_tmpfs(path) {
+            let _ = unmount(path, UnmountFlags::DETACH);
+        }
+        let layout = &self.layout;
+        for folder in [layout.seals(), layout.used(), layout.pods(), layout.sessions()] {
+            let _ = fs::remove_dir_all(folder);
+        }
+        let _ = fs::remove_file(layout.keys());
+        // Only if nothing of others is in it.
+        let _ = fs::remove_dir(path);
     }
 
     /// Replaces a file by one for root alone.
@@ -205,6 +220,16 @@ mod tests {
         assert!(marker.exists(), "the pod may not be known yet");
         directory.sweep(late);
         assert!(!marker.exists());
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_directory_that_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = RunDirectory::for_test(&folder.path().join("run"));
+        directory.write(&directory.layout().keys(), b"1").unwrap();
+        directory.write(&directory.layout().seals().join("k"), b"1").unwrap();
+        directory.remove();
+        assert!(!folder.path().join("run").exists());
     }
 
     #[test]

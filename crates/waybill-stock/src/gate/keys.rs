@@ -57,8 +57,8 @@ pub(super) struct Keys {
     clock: Clock,
     /// How long a key is published before it signs: the time in which agents learn of it.
     lead: Duration,
-    /// Where other replicas find this one.
-    address: Option<String>,
+    /// Where other replicas find this one, until it leaves.
+    address: Mutex<Option<String>>,
     state: Mutex<State>,
 }
 
@@ -109,7 +109,7 @@ impl Keys {
             known: None,
         };
         let (api, state) = (Api::namespaced(client, namespace), Mutex::new(state));
-        Self { api, clock, lead, address, state }
+        Self { api, clock, lead, address: Mutex::new(address), state }
     }
 
     /// What signs a token now, so that nodes believe it until it is over.
@@ -164,11 +164,23 @@ impl Keys {
         Ok(())
     }
 
+    /// Says that this replica is not to be asked any more. Its key counts on, for what it has signed.
+    pub(super) async fn leave(&self) {
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let signer = self.lock().signer.clone();
+        if let Some(signer) = signer
+            && let Err(error) = self.publish(signer.public()).await
+        {
+            tracing::warn!(error = %Chain(&error), "other gates will look for this one for a while");
+        }
+    }
+
     /// Writes one key, and removes those that are over. Returns until when it counts.
     async fn publish(&self, key: &PublicKey) -> Result<i64, KeysError> {
         let now = (self.clock)();
         let until = now.saturating_add(ENTRY_SECONDS);
-        let entry = Entry { until, key: key.clone(), address: self.address.clone() };
+        let address = self.address.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let entry = Entry { until, key: key.clone(), address };
         let written = async {
             let Some(found) = self.api.get_opt(CONFIG_MAP).await? else {
                 let mut fresh = ConfigMap::default();

@@ -27,7 +27,10 @@ use waybill_testkit::{
     stack::IMAGE,
 };
 
-use crate::{BINARY, image, roles::Roles};
+use crate::{
+    BINARY, image,
+    roles::{OLD, Roles},
+};
 
 const TEST: &str =
     "stock_whole::sessions_and_values_on_stock_containerd_behind_gate_agent_and_wrapper";
@@ -116,7 +119,10 @@ impl Drop for Role {
 
 impl Whole {
     fn start(place: &Path, wrapper: &Path) -> Option<Self> {
-        let roles = Roles::start_on_other_containerd(|pause| containerd(pause, place, wrapper))?;
+        let mut roles =
+            Roles::start_on_other_containerd(|pause| containerd(pause, place, wrapper))?;
+        // As stock ones are: it knows nothing of variables of sessions.
+        roles.api_server(OLD);
         let admin = kubeconfig(&roles, place);
         for object in objects() {
             roles.kubectl().apply(&object.to_string()).succeeds();
@@ -210,8 +216,8 @@ impl Whole {
         let mut exec = Command::new(BINARY);
         exec.args(["exec", "--kubeconfig"]).arg(&admin);
         let told = exec.args(["app", "--env", "LEVEL=deep", "--", "env"]).output().unwrap();
-        let told = String::from_utf8_lossy(&told.stdout).into_owned();
-        assert!(told.contains("LEVEL=deep"), "{told}");
+        let said = String::from_utf8_lossy(&told.stdout).into_owned();
+        assert!(said.contains("LEVEL=deep"), "{told:?}");
     }
 
     fn nobody_else_enters(&self) {
