@@ -18,12 +18,13 @@ fn memory_of_a_pod_that_runs_goes_up_and_down_without_a_restart() {
         ))
         .succeeds();
     kubectl.wait_until_ready("sized");
-    let of_container = |field: &str| {
-        format!("get pod sized -o jsonpath={{.status.containerStatuses[0].{field}}}")
-    };
+    let of_container =
+        |field: &str| format!("get pod sized -o jsonpath={{.status.containerStatuses[0].{field}}}");
     let before = kubectl.line(&of_container("containerID")).succeeds().stdout.clone();
     for limit in ["96Mi", "48Mi"] {
-        let resources = format!("{{\"name\":\"main\",\"resources\":{{\"limits\":{{\"memory\":\"{limit}\"}}}}}}");
+        let resources = format!(
+            "{{\"name\":\"main\",\"resources\":{{\"limits\":{{\"memory\":\"{limit}\"}}}}}}"
+        );
         let patch = format!("{{\"spec\":{{\"containers\":[{resources}]}}}}");
         kubectl.line(&format!("patch pod sized --subresource resize -p {patch}")).succeeds();
         kubectl.eventually(&of_container("resources.limits.memory"), limit);

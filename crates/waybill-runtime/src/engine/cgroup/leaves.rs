@@ -16,8 +16,8 @@ use std::{fs, io, os::fd::OwnedFd, os::unix::fs::MetadataExt, path::PathBuf};
 use oci_spec::runtime::LinuxResources;
 
 use super::{
-    Cgroup, inherit_cpuset, make_directory, mirror, open_directory, pass_controllers_on, session::SessionCgroup,
-    tree::directories_below,
+    Cgroup, inherit_cpuset, make_directory, mirror, open_directory, pass_controllers_on,
+    session::SessionCgroup, tree::directories_below,
 };
 
 const PROCESSES: &str = "processes";
