@@ -320,29 +320,19 @@ impl Cluster {
                 json!({"name": "c", "image": "i", "env": [{"name": "A", "value": value}]});
             json!({"runtimeClassName": class, "securityContext": context, "containers": [container]})
         };
+        let (ours, none) = (json!("waybill"), json!({}));
         let cases = [
-            ("whole", spec(json!("waybill"), &profile, "x"), StatusCode::CREATED),
-            ("no-class", spec(Value::Null, &profile, "x"), StatusCode::INTERNAL_SERVER_ERROR),
-            (
-                "no-filter",
-                spec(json!("waybill"), &json!({}), "x"),
-                StatusCode::INTERNAL_SERVER_ERROR,
-            ),
-            (
-                "refers",
-                spec(json!("waybill"), &profile, "waybill{vault/p}"),
-                StatusCode::INTERNAL_SERVER_ERROR,
-            ),
-            (
-                "inside",
-                spec(json!("waybill"), &profile, "x waybill{vault/p}"),
-                StatusCode::INTERNAL_SERVER_ERROR,
-            ),
+            ("whole", spec(ours.clone(), &profile, "x"), true),
+            ("no-class", spec(Value::Null, &profile, "x"), false),
+            ("no-filter", spec(ours.clone(), &none, "x"), false),
+            ("refers", spec(ours.clone(), &profile, "waybill{vault/p}"), false),
+            ("inside", spec(ours, &profile, "x waybill{vault/p}"), false),
         ];
-        for (name, spec, expected) in cases {
+        for (name, spec, starts) in cases {
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
             let (status, told) = self.send("POST", PODS, &[], &pod.to_string()).await;
-            assert_eq!(status, expected, "{name}: {told}");
+            assert_eq!(status.is_success(), starts, "{name}: {told}");
+            assert!(starts || told.contains("failed calling webhook"), "{name}: {told}");
         }
     }
 
