@@ -186,10 +186,14 @@ impl Tab {
         );
     }
 
-    /// A picture of what can be seen, as PNG.
+    /// A picture of what can be seen, as PNG, or as WebP if the name of the file says so.
     pub fn picture(&self, path: &Path) {
-        let shot = self
-            .call("Page.captureScreenshot", &json!({"format": "png", "optimizeForSpeed": false}));
+        let form = if path.extension().is_some_and(|end| end == "webp") {
+            json!({"format": "webp", "quality": 85})
+        } else {
+            json!({"format": "png"})
+        };
+        let shot = self.call("Page.captureScreenshot", &form);
         let bytes = BASE64_STANDARD.decode(shot["data"].as_str().unwrap_or_default());
         let bytes = bytes.expect("pictures are base64");
         fs::create_dir_all(path.parent().unwrap_or(path)).expect("the folder can be made");

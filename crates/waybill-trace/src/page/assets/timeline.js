@@ -3,7 +3,7 @@
 import { paintOf } from "./colours.js";
 import { arrange, endOf, within } from "./lanes.js";
 import { personText, stateText, warningsOf, what } from "./people.js";
-import { commandLine, element, plain } from "./text.js";
+import { commandLine, counted, element, plain } from "./text.js";
 import { clock, day, dayKey, fineClock, marks, span } from "./time.js";
 import { Brush } from "./brush.js";
 
@@ -21,6 +21,8 @@ export class Timeline {
     this.scroller = root.querySelector("#lanes");
     this.inner = root.querySelector("#lanes-inner");
     this.tip = root.querySelector("#tip");
+    this.more = root.querySelector("#lanes-more");
+    this.more.addEventListener("click", () => { this.scroller.scrollTop += this.scroller.clientHeight - LANE; });
     this.root = root;
     Object.assign(this, { groups: [], sessions: [], from: 0, to: 1, now: 0, chosen: "", beside: new Set(), by: "user" });
     this.brush = new Brush(this.bars, {
@@ -107,6 +109,14 @@ export class Timeline {
       this.drawGroup(canvas, look, group, group.top - top, height);
     }
     this.brush.draw(canvas, height, look);
+    this.drawMore(top + height);
+  }
+
+  /** Says what is further down: a list that ends at an edge looks complete. */
+  drawMore(bottom) {
+    const below = this.groups.filter((group) => group.top + group.height > bottom + 1).length;
+    this.more.hidden = !below;
+    if (below) this.more.textContent = `${counted(below, this.by === "pod" ? "pod" : "user")} further down ↓`;
   }
 
   /** Forgets the colours: light became dark, or the other way round. */

@@ -34,7 +34,8 @@ fn one(number: u32) -> (RecordedSession, Vec<RecordedProcess>) {
         + SignedDuration::from_millis(i64::from(number) * 8_600);
     let length = SignedDuration::from_millis(400 + i64::from(spread % 240_000));
     session.trace.started = start;
-    session.trace.end = End::Exited { at: start + length, code: i32::from(number % 37 == 0) };
+    session.trace.end =
+        End::Exited { at: start + length, code: i32::from(number.is_multiple_of(37)) };
     let mut programs = Programs::of(&session);
     let first = 1_000 + number % 30_000;
     programs.add(first, None, 0, Some(length.as_millis().try_into().unwrap()), &command);

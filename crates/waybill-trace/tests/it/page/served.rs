@@ -205,11 +205,13 @@ impl Visit {
     }
 
     /// Keeps a picture below the target folder.
-    pub(super) fn picture(&self, name: &str) -> PathBuf {
-        let path =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures").join(format!("{name}.png"));
-        self.tab.picture(&path);
-        path
+    pub(super) fn picture(&self, name: &str) {
+        self.tab.picture(&self.path(name));
+    }
+
+    /// Where a picture is kept.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures").join(format!("{name}.png"))
     }
 
     /// Nothing went wrong, and nothing was asked of anybody else.
