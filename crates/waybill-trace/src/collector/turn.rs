@@ -109,12 +109,11 @@ impl Collector {
         let mut all = named.chain(cgroups.iter().map(|it| &it.container));
         if all.any(|id| !self.containers.contains_key(id)) {
             self.containers = self.runtime.containers().await?;
-            // Those that the runtime has forgotten are asked for once.
+            // Those that the runtime has forgotten are asked for once; one that is just being made is not forgotten.
             for session in sessions {
-                self.containers.entry(session.container.clone()).or_default();
-            }
-            for it in cgroups {
-                self.containers.entry(it.container.clone()).or_default();
+                if !cgroups.iter().any(|it| it.container == session.container) {
+                    self.containers.entry(session.container.clone()).or_default();
+                }
             }
         }
         Ok(())
