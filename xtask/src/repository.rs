@@ -47,21 +47,25 @@ impl Repository {
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The text files that git tracks or would track; what is not UTF-8 is left out.
-    pub(crate) fn files(&self) -> Result<Vec<TextFile>> {
+    /// The files that git tracks or would track, pictures included.
+    pub(crate) fn paths(&self) -> Result<Vec<String>> {
         let mut git = Command::new("git");
         git.current_dir(&self.root);
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let listed = process::output(&mut git).context("the files are those that git lists")?;
+        // A tracked file that was deleted in the work tree is still listed.
+        let there = listed.split_terminator('\0').filter(|path| self.path(path).is_file());
+        Ok(there.map(str::to_owned).collect())
+    }
+
+    /// Those of them that are text; what is not UTF-8 is left out.
+    pub(crate) fn files(&self) -> Result<Vec<TextFile>> {
         let mut files = Vec::new();
-        for path in listed.split_terminator('\0') {
-            // A tracked file that was deleted in the work tree is still listed.
-            if !self.path(path).is_file() {
-                continue;
-            }
-            let bytes = fs::read(self.path(path)).with_context(|| format!("cannot read {path}"))?;
+        for path in self.paths()? {
+            let bytes =
+                fs::read(self.path(&path)).with_context(|| format!("cannot read {path}"))?;
             if let Ok(text) = String::from_utf8(bytes) {
-                files.push(TextFile { path: path.to_owned(), text });
+                files.push(TextFile { path, text });
             }
         }
         Ok(files)

@@ -22,7 +22,7 @@ use crate::{
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let files = repository.files()?;
     let mut violations: Vec<_> = files.iter().flat_map(file_violations).collect();
-    violations.extend(links::violations(&files));
+    violations.extend(links::violations(&files, &repository.paths()?));
     violations.extend(exposed::violations(&repository.read(ARCHITECTURE)?, &files)?);
     violations.extend(stale_code(repository)?);
 

@@ -6,12 +6,13 @@
 use super::Violation;
 use crate::repository::TextFile;
 
-pub(super) fn violations(files: &[TextFile]) -> Vec<Violation> {
+/// Links in the documents among `files` to something that is not among `paths`.
+pub(super) fn violations(files: &[TextFile], paths: &[String]) -> Vec<Violation> {
     let documents = files.iter().filter(|file| file.extension() == "md");
-    documents.flat_map(|document| document_violations(document, files)).collect()
+    documents.flat_map(|document| document_violations(document, paths)).collect()
 }
 
-fn document_violations(document: &TextFile, files: &[TextFile]) -> Vec<Violation> {
+fn document_violations(document: &TextFile, paths: &[String]) -> Vec<Violation> {
     let folder = document.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut fenced = false;
     let mut violations = Vec::new();
@@ -22,7 +23,7 @@ fn document_violations(document: &TextFile, files: &[TextFile]) -> Vec<Violation
             continue;
         }
         for link in links(line).into_iter().filter(|link| is_relative(link)) {
-            if !resolve(folder, link).is_some_and(|path| exists(&path, files)) {
+            if !resolve(folder, link).is_some_and(|path| exists(&path, paths)) {
                 let advice = format!("`{link}` leads nowhere; correct or drop the link");
                 violations.push(Violation::new(document, number, "link", advice));
             }
@@ -76,9 +77,9 @@ fn resolve(folder: &str, link: &str) -> Option<String> {
 }
 
 /// Whether `path` is a file, or a folder with a file in it.
-fn exists(path: &str, files: &[TextFile]) -> bool {
+fn exists(path: &str, paths: &[String]) -> bool {
     let is_below = |file: &str| file.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
-    path.is_empty() || files.iter().any(|file| file.path == path || is_below(&file.path))
+    path.is_empty() || paths.iter().any(|file| file == path || is_below(file))
 }
 
 #[cfg(test)]
@@ -88,8 +89,9 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, text: &str, expected: &[&str]) {
-        let files = [file(path, text), file("README.md", ""), file("docs/adr/0001.md", "")];
-        assert_eq!(places(&violations(&files)), expected, "{text}");
+        let paths = [path, "README.md", "docs/adr/0001.md", "docs/picture.webp"];
+        let paths = paths.map(str::to_owned);
+        assert_eq!(places(&violations(&[file(path, text)], &paths)), expected, "{text}");
     }
 
     #[test]
@@ -97,6 +99,7 @@ mod tests {
         check("a.md", "[r](README.md) and [d](docs/adr/0001.md#why \"title\")\n", &[]);
         check("a.md", "[d](docs/adr/) [d](docs/adr) [d](<./docs>) [r](/README.md)\n", &[]);
         check("docs/a.md", "[r](../README.md) [b](adr/0001.md)\n[x]: ../README.md\n", &[]);
+        check("docs/a.md", "![p](picture.webp)\n", &[]);
         check("docs/a.md", "\n[r](README.md)\n", &["2: link"]);
         check("a.md", "[x]: gone.md\n[y](gone.md#a)\n", &["1: link", "2: link"]);
     }
