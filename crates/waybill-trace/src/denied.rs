@@ -79,7 +79,7 @@ fn asked_again<'a>(requests: &[&'a Request]) -> HashMap<&'a str, &'a str> {
         let same = (asked, place, &request.command, &request.variables, who);
         match request.verb.as_str() {
             "get" if request.refusal.is_some() => {
-                refused.entry(same).or_default().push_back(request)
+                refused.entry(same).or_default().push_back(request);
             }
             "create" => {
                 let Some(waiting) = refused.get_mut(&same) else { continue };

@@ -144,7 +144,7 @@ impl Api {
             let change = Change { route: &route, dry_run, ..change };
             match self.writer.delete(change, &options).await {
                 Ok(_) => {
-                    items.push(without_type(convert::from_storage(resource, object.document())))
+                    items.push(without_type(convert::from_storage(resource, object.document())));
                 }
                 // Somebody else was faster.
                 Err(status) if status.code() == 404 => {}

@@ -239,7 +239,7 @@ impl View {
     pub(super) fn bookmark(
         &self,
         resource: &'static Resource,
-        metadata: Value,
+        metadata: &Value,
         now: Timestamp,
     ) -> Value {
         let (kind, version) = match self.form {

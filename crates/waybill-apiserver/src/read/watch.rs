@@ -257,7 +257,7 @@ impl Lines {
         if end_of_initial {
             put(&mut metadata, "/annotations", json!({"k8s.io/initial-events-end": "true"}));
         }
-        let object = self.view.bookmark(self.resource, metadata, (self.clock)());
+        let object = self.view.bookmark(self.resource, &metadata, (self.clock)());
         let object = self.with_columns_once(object);
         whole_event(self.view, "BOOKMARK", &object)
     }

@@ -117,7 +117,7 @@ impl Sessions {
     }
 
     /// What has to be written: new, better known, ended, or with programs that are only counted.
-    pub(crate) fn to_write(&mut self) -> Vec<SessionEntry> {
+    pub(crate) fn take_changed(&mut self) -> Vec<SessionEntry> {
         let mut entries = Vec::new();
         for known in self.known.values_mut().filter(|known| known.is_changed()) {
             known.written = Some(known.entry.clone());
@@ -199,18 +199,18 @@ mod tests {
     fn a_session_is_written_when_it_is_new_and_when_something_changed() {
         let mut sessions = Sessions::default();
         learn(&mut sessions, trace("a", None, End::Running));
-        assert_eq!(sessions.to_write().len(), 1);
+        assert_eq!(sessions.take_changed().len(), 1);
         learn(&mut sessions, trace("a", None, End::Running));
-        assert!(sessions.to_write().is_empty());
+        assert!(sessions.take_changed().is_empty());
         learn(&mut sessions, trace("a", Some("anna"), End::Running));
-        assert_eq!(sessions.to_write().len(), 1, "who asked is known now");
+        assert_eq!(sessions.take_changed().len(), 1, "who asked is known now");
         sessions.count("a", true);
-        assert!(sessions.to_write().is_empty(), "its line tells");
+        assert!(sessions.take_changed().is_empty(), "its line tells");
         sessions.count("a", false);
-        assert_eq!(sessions.to_write()[0].not_kept, 1);
+        assert_eq!(sessions.take_changed()[0].not_kept, 1);
         learn(&mut sessions, trace("a", Some("anna"), End::Over { at: time(9) }));
-        assert_eq!(sessions.to_write()[0].programs, 2);
-        assert!(sessions.to_write().is_empty());
+        assert_eq!(sessions.take_changed()[0].programs, 2);
+        assert!(sessions.take_changed().is_empty());
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         let mut sessions = Sessions::default();
         learn(&mut sessions, trace("a", Some("anna"), End::Running));
         learn(&mut sessions, trace("a", None, End::Over { at: time(9) }));
-        let entry = &sessions.to_write()[0];
+        let entry = &sessions.take_changed()[0];
         assert_eq!(entry.trace.user(), Some("anna"));
         assert_eq!(entry.trace.end, End::Over { at: time(9) });
     }
@@ -227,7 +227,7 @@ mod tests {
     fn a_command_is_kept_without_its_secrets() {
         let mut sessions = Sessions::default();
         learn(&mut sessions, trace("a", None, End::Running));
-        let entry = &sessions.to_write()[0];
+        let entry = &sessions.take_changed()[0];
         assert_eq!(entry.trace.command, ["login", "--password=[hidden]"]);
         assert_eq!(entry.hidden_at, [1]);
     }

@@ -59,7 +59,7 @@ impl Collector {
             let happened = self.attribution.hear_waiting(BootClock::now(), after_boot());
             self.record(happened);
         }
-        for entry in self.sessions.to_write() {
+        for entry in self.sessions.take_changed() {
             self.output.append(LogName::Sessions, &Entry::Session(Box::new(entry)));
         }
     }
