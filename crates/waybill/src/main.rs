@@ -191,7 +191,7 @@ impl Cli {
             Command::Trace(args) => trace::run(&args),
             Command::Uninstall(args) => install::run_remove(&args),
             Command::Up(args) => up::run(*args),
-            Command::Version(args) => version::run(args),
+            Command::Version(args) => version::run(&args),
         }
     }
 }

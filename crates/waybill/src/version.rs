@@ -27,7 +27,7 @@ const COMMIT: &str = env!("WAYBILL_COMMIT");
 const TARGET: &str = env!("WAYBILL_TARGET");
 const PROFILE: &str = env!("WAYBILL_PROFILE");
 
-pub(crate) fn run(args: Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let version = env!("CARGO_PKG_VERSION");
     let kubernetes = KubeVersion::default();
     let text = match args.output {

@@ -237,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_the_same_in_pieces() {
         let room = Room::new();
-        let bytes: Bytes = (0..LARGE / 2 + 7).map(|at| (at % 251) as u8).collect();
+        let bytes: Bytes = (0..LARGE / 2 + 7).map(|at| u8::try_from(at % 251).unwrap()).collect();
         let whole = || room.piece_by_piece(Body::whole(bytes.clone()));
         let pieces = || {
             let parts = [bytes.slice(..5), bytes.slice(5..)].map(Ok);

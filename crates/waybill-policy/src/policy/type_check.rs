@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    fn warnings(validation: Json) -> Vec<ExpressionWarning> {
+    fn warnings(validation: &Json) -> Vec<ExpressionWarning> {
         let policy = json!({"spec": {
             "matchConstraints": {"resourceRules": [
                 {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["widgets", "*", "widgets/scale"]},
@@ -170,7 +170,7 @@ mod tests {
     /// Upstream's own case.
     #[test]
     fn an_int_is_no_text() {
-        let found = warnings(json!({
+        let found = warnings(&json!({
             "expression": "object.spec.replicas > '1'",
             "messageExpression": "'wants replicas > 1, got ' + object.spec.replicas",
         }));
@@ -196,7 +196,7 @@ mod tests {
             "(object.spec.paused ? object.spec.names : ['a']).exists(name, name == 'a')",
             "object.spec.?labels.orValue({}).size() == 0",
         ] {
-            assert_eq!(warnings(json!({"expression": fits})), [], "{fits}");
+            assert_eq!(warnings(&json!({"expression": fits})), [], "{fits}");
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
                 "type 'list(string)' does not support field selection",
             ),
         ] {
-            let found = warnings(json!({"expression": wrong}));
+            let found = warnings(&json!({"expression": wrong}));
             assert!(found.len() == 1 && found[0].warning.contains(why), "{wrong}: {found:?}");
         }
     }

@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
                 writeln!(output, "{}", escaped(&serde_json::to_string_pretty(&traces)?))?;
             }
             Output::Csv | Output::Table | Output::Wide => {
-                write!(output, "{}", table::all(&traces))?
+                write!(output, "{}", table::all(&traces))?;
             }
         }
         tell_missing(&missing)?;

@@ -194,7 +194,7 @@ fn records_go_a_day_after_their_end_and_not_while_they_run() {
     node.populate(&running, "70\n");
     node.session(2, 10, |record| record.ended_ns = Some(11_000_000_000));
     node.session(3, 10, |record| {
-        (record.session, record.cgroup_id, record.cgroup) = (None, 0, String::new())
+        (record.session, record.cgroup_id, record.cgroup) = (None, 0, String::new());
     });
     let written =
         fs::metadata(node.records.directory.layout().sessions()).unwrap().modified().unwrap();

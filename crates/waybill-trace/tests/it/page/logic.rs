@@ -21,7 +21,7 @@ fn check(tab: &Tab, module: &str, expression: &str, expected: &Value) {
 fn what_cannot_be_seen_is_written_as_an_escape() {
     let Some(visit) = page() else { return };
     let plain = |text: &str, shown: &str| {
-        check(&visit.tab, "text.js", &format!("it.plain({})", json!(text)), &json!(shown))
+        check(&visit.tab, "text.js", &format!("it.plain({})", json!(text)), &json!(shown));
     };
     plain("plain text, Ünïcödé, 日本, שלום", "plain text, Ünïcödé, 日本, שלום");
     plain("a\u{202e}b\u{2066}c\u{200f}d", "a\\u{202e}b\\u{2066}c\\u{200f}d");
@@ -40,7 +40,7 @@ fn what_cannot_be_seen_is_written_as_an_escape() {
 fn a_command_can_be_pasted_without_harm() {
     let Some(visit) = page() else { return };
     let pasted = |words: Value, line: &str| {
-        check(&visit.tab, "text.js", &format!("it.pasteable({words})"), &json!(line))
+        check(&visit.tab, "text.js", &format!("it.pasteable({words})"), &json!(line));
     };
     pasted(json!(["ls", "-la", "/a b", "", "it's", "$(x)"]), "ls -la '/a b' '' 'it'\\''s' '$(x)'");
     pasted(json!(["printf", "a\nrm -rf /\u{1b}"]), "printf $'a\\x0arm -rf /\\x1b'");
@@ -58,7 +58,7 @@ fn a_time_means_the_last_one_before_now() {
             "time.js",
             &format!("it.parseTyped({}, {now}) ?? null", json!(text)),
             &meant,
-        )
+        );
     };
     typed("02:10", json!("2026-11-17T02:10:00Z"));
     typed("23:10", json!("2026-11-16T23:10:00Z"));

@@ -217,14 +217,14 @@ impl Visit {
     /// Nothing went wrong, and nothing was asked of anybody else.
     #[track_caller]
     pub(super) fn check_clean(&self) {
-        assert_eq!(self.tab.faults(), [String::new(); 0]);
+        assert_eq!(self.tab.faults(), Vec::<String>::new());
         let own = format!("{}/", self.served.origin());
         let foreign = self
             .tab
             .requests()
             .into_iter()
             .filter(|address| !address.starts_with(&own) && !address.starts_with("blob:"));
-        assert_eq!(foreign.collect::<Vec<_>>(), [String::new(); 0]);
+        assert_eq!(foreign.collect::<Vec<_>>(), Vec::<String>::new());
     }
 }
 
