@@ -167,7 +167,7 @@ export class Timeline {
   drawGroup(canvas, look, group, top, height) {
     canvas.fillStyle = look.line;
     canvas.fillRect(0, top + group.height - 1, this.width, 1);
-    this.drawLabel(canvas, look, group, Math.max(0, Math.min(top, top + group.height - LANE - 2 * PAD)));
+    this.drawLabel(canvas, look, group, Math.max(top, Math.min(0, top + group.height - LANE - 2 * PAD)));
     canvas.save();
     canvas.beginPath();
     canvas.rect(GUTTER, 0, this.width - GUTTER, height);
