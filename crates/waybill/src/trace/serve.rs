@@ -3,6 +3,7 @@
 use std::{
     io::{self, BufRead, IsTerminal, Write},
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
     thread,
 };
@@ -113,14 +114,15 @@ async fn serve(
             }
         }
     };
+    let mut serving = pin!(server.serve());
     let ended: Result<()> = tokio::select! {
         ended = asked => ended,
         () = watch => Ok(()),
-        () = server.serve() => Ok(()),
+        () = serving.as_mut() => return Ok(Outcome::Success),
     };
     stop.cancel();
-    // Once more, for those who are being answered.
-    server.serve().await;
+    // Whoever is being answered gets the rest.
+    serving.await;
     ended.map(|()| Outcome::Success)
 }
 
