@@ -175,6 +175,12 @@ impl Ran {
         self
     }
 
+    /// It ended the first process of its container, and ended with code 0 or by the kernel, which ends everybody with that process.
+    #[track_caller]
+    pub fn ends_its_container(&self) {
+        assert!(matches!(self.code, Some(0 | 137)), "{self:#?}");
+    }
+
     /// Succeeds and prints exactly `expected`, give or take white space at the ends.
     #[track_caller]
     pub fn prints(&self, expected: &str) {

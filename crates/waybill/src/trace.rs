@@ -104,7 +104,7 @@ pub(crate) struct Args {
     output: Output,
 
     /// State directory of `waybill up`, which has the audit log and names the runtime's socket.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]
+    #[arg(long, global = true, value_name = "DIR", default_value = "/var/lib/waybill")]
     state_dir: PathBuf,
 
     /// The audit log, if it is elsewhere.

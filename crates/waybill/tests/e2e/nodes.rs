@@ -148,7 +148,7 @@ fn a_node_without_the_feature_ignores_the_field_file_41() {
     let node = plan.join(&["--drain"]);
     stack.kubectl().eventually("exec skew -c main -- echo alive", "alive");
     assert_eq!(of_file(&stack, "skew"), None, "a running container is left alone");
-    stack.kubectl().line("exec skew -c main -- kill 1").succeeds();
+    stack.kubectl().line("exec skew -c main -- kill 1").ends_its_container();
     let restarts = "get pod skew -o jsonpath={.status.containerStatuses[0].restartCount}";
     stack.kubectl().eventually(restarts, "1");
     stack.kubectl().wait_until_ready("skew");

@@ -72,7 +72,7 @@ fn container(stack: &Stack, name: &str) -> String {
 #[track_caller]
 fn restart_container(stack: &Stack, name: &str, restarts: &str) {
     let kubectl = stack.kubectl();
-    kubectl.line(&format!("exec {name} -c main -- kill 1")).succeeds();
+    kubectl.line(&format!("exec {name} -c main -- kill 1")).ends_its_container();
     let count = format!("get pod {name} -o jsonpath={{.status.containerStatuses[0].restartCount}}");
     kubectl.eventually(&count, restarts);
     stack.kubectl().wait_until_ready(name);

@@ -217,7 +217,7 @@ pub(super) fn each_start_reads_anew(stack: &Stack) {
     write("second");
     assert_eq!(of_main().as_deref(), Some("A=first"), "a change reaches no running process");
     kubectl.line(&status("containerID")).prints(&before);
-    kubectl.line("exec anew -c main -- kill 1").succeeds();
+    kubectl.line("exec anew -c main -- kill 1").ends_its_container();
     kubectl.eventually(&status("restartCount"), "1");
     ready(stack, "anew");
     assert_eq!(of_main().as_deref(), Some("A=second"));
