@@ -138,7 +138,7 @@ impl Machine {
             return lacking(
                 "root",
                 format!("this is user {}, and containers and mounts need root", self.uid),
-                "run it with `sudo`",
+                "run `sudo waybill up`",
             );
         }
         if self.capabilities & SYS_ADMIN == 0 {
