@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::json;
 use waybill_api::stock::{Answer, AnsweredValue, Mode, StockKind, Verdict};
-use waybill_core::secret::SecretBytes;
+use waybill_core::{id::PodUid, secret::SecretBytes};
 
 use crate::lab::{Lab, UID, digest, has, owned, settings, signing_key, text, token};
 
@@ -154,7 +154,8 @@ fn a_debug_container_is_a_session_as_a_whole() {
         );
         assert!(!environment.contains("waybill-exec:"), "{environment}");
         let again = Lab::new(&setting, Mode::Enforce);
-        fs::write(again.layout.used_session(&claims.session), "").unwrap();
+        let uid = PodUid::parse(UID).unwrap();
+        fs::write(again.layout.used_debug(&uid, &claims.session), "").unwrap();
         again.describe(&[&stamped]);
         let output = again.try_create();
         again.check_refused(&output, "waybill: exec refused: used before");
