@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::{
-    fs::statfs,
+    fs::{statfs, statvfs},
     mount::{MountFlags, UnmountFlags, mount, unmount},
 };
 use serde::Serialize;
@@ -19,7 +19,7 @@ use waybill_api::stock::{Layout, MARKER_SECONDS};
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Room for all of it; records are a few hundred bytes.
-const SIZE: &str = "64m";
+const SIZE: u64 = 64 << 20;
 
 /// The directory of a node.
 #[derive(Clone, Debug)]
@@ -124,6 +124,17 @@ impl RunDirectory {
                 let _ = fs::remove_file(path);
             }
         }
+    }
+
+    /// Whether half of its own tmpfs is used. A file system that is larger than ours is shared with others, and how full it is
+    /// says nothing about us.
+    pub(super) fn is_scarce(&self) -> bool {
+        let is_scarce = |free: u64, all: u64| all > 0 && free < all / 2;
+        statvfs(self.layout().root()).is_ok_and(|room| {
+            let is_own = room.f_blocks.saturating_mul(room.f_frsize) <= SIZE;
+            let blocks = is_scarce(room.f_bavail, room.f_blocks);
+            is_own && (blocks || is_scarce(room.f_favail, room.f_files))
+        })
     }
 
     /// Records of sessions and when they were last written, the oldest first.

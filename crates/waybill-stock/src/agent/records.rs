@@ -139,11 +139,7 @@ impl Records {
 
     /// Makes room at once where half of the memory is used: keys and facts of new pods must fit, and records of who begins now.
     fn sweep_if_scarce(&self, state: &mut State) {
-        let room = rustix::fs::statvfs(self.directory.layout().root());
-        let is_scarce = |free: u64, all: u64| all > 0 && free < all / 2;
-        if room.is_ok_and(|room| {
-            is_scarce(room.f_bavail, room.f_blocks) || is_scarce(room.f_favail, room.f_files)
-        }) {
+        if self.directory.is_scarce() {
             self.list(state);
             let ended = self.ended(state);
             make_room(&ended, ended.len() / 2);
