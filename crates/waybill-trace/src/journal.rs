@@ -9,7 +9,7 @@
 //!
 //! where `hash` is the SHA-256 of the hash before it, in hex, and of the line up to the comma before `"hash"`. The first line of a file
 //! has the version of the format, and where the file before it ended. So whoever takes away, changes or swaps a line breaks the chain
-//! ([`verify`]). Each log notes now and then where the other one stands, so that both must be cut to hide that one was.
+//! ([`verify()`]). Each log notes now and then where the other one stands, so that both must be cut to hide that one was.
 
 mod chain;
 mod entry;
