@@ -211,10 +211,14 @@ fn records_go_a_day_after_their_end_and_not_while_they_run() {
 fn room_is_made_of_the_container_that_has_most_the_oldest_first() {
     let node = Node::new();
     for number in 1..=9 {
-        node.session(number, u64::from(number), |record| {
+        let record = node.session(number, u64::from(number), |record| {
             record.ended_ns = Some(20_000_000_000);
             record.container = if number < 3 { "quiet" } else { "busy" }.to_owned();
         });
+        // Files of one moment have no order.
+        let path = node.records.directory.layout().session(&record.session.unwrap());
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(second(number.into())).unwrap();
     }
     let records = node.records.directory.records();
     make_room(&records, 4);
