@@ -22,6 +22,8 @@ pub(crate) struct Logs {
     strangers: AuditLog,
     strangers_budget: Mutex<Budget>,
     refusals: Mutex<Budgets>,
+    /// Of logins alone: who was refused often, or asked often who they are, still gets a token.
+    logins: Mutex<Budgets>,
     /// Of what users read; that of Secrets apart, so that nobody hides it behind other reads.
     reads: Mutex<Budgets>,
     secret_reads: Mutex<Budgets>,
@@ -46,6 +48,7 @@ impl Logs {
             strangers,
             strangers_budget: Mutex::default(),
             refusals: Mutex::default(),
+            logins: Mutex::default(),
             reads: Mutex::new(Budgets::of_reads()),
             secret_reads: Mutex::new(Budgets::of_reads()),
             tell_at: AtomicI64::new(NEVER),
@@ -68,11 +71,12 @@ impl Logs {
 
     /// Whether a request of `user` that was refused may be recorded, in so many bytes.
     pub(super) fn take_for_refusal(&self, user: &str, bytes: u64, now: Timestamp) -> bool {
-        let taken = lock(&self.refusals).take(user, bytes, now);
-        if !taken {
-            self.left_out(&self.users, now);
-        }
-        taken
+        self.take(&self.refusals, user, bytes, now)
+    }
+
+    /// Whether a login of `user` may be recorded, in so many bytes.
+    pub(super) fn take_for_login(&self, user: &str, bytes: u64, now: Timestamp) -> bool {
+        self.take(&self.logins, user, bytes, now)
     }
 
     /// Whether a read of `user` that is allowed may be recorded, in so many bytes.
@@ -81,6 +85,10 @@ impl Logs {
             Read::Secrets => &self.secret_reads,
             Read::Others => &self.reads,
         };
+        self.take(budgets, user, bytes, now)
+    }
+
+    fn take(&self, budgets: &Mutex<Budgets>, user: &str, bytes: u64, now: Timestamp) -> bool {
         let taken = lock(budgets).take(user, bytes, now);
         if !taken {
             self.left_out(&self.users, now);
@@ -89,8 +97,8 @@ impl Logs {
     }
 
     /// All budgets of users.
-    fn of_users(&self) -> [&Mutex<Budgets>; 3] {
-        [&self.refusals, &self.reads, &self.secret_reads]
+    fn of_users(&self) -> [&Mutex<Budgets>; 4] {
+        [&self.refusals, &self.logins, &self.reads, &self.secret_reads]
     }
 
     fn left_out(&self, log: &AuditLog, now: Timestamp) {

@@ -448,7 +448,12 @@ impl Record {
         }
         let lines = if self.is_held_back { 2 } else { 1 };
         let bytes = bound::line(&self.event).len() as u64 * lines;
-        self.logs.take_for_refusal(&self.event.user.username, bytes, (self.clock)())
+        let (user, now) = (&self.event.user.username, (self.clock)());
+        if self.login {
+            self.logs.take_for_login(user, bytes, now)
+        } else {
+            self.logs.take_for_refusal(user, bytes, now)
+        }
     }
 
     /// Queues the first event if it was held back, as it would have been without what is known by now.

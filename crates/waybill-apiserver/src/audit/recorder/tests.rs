@@ -681,6 +681,28 @@ async fn a_login_that_cannot_be_recorded_fails_if_failures_are_refused() {
     assert!(!recorder.is_required(&health));
 }
 
+/// Hole: a client that asked a thousand times who it is, or was refused as often, got no new token, and so the demo failed where it was fast.
+#[tokio::test]
+async fn a_login_is_recorded_however_often_its_user_was_refused_or_asked_who_they_are() {
+    let fixture = standing_still();
+    let complete = async |action: &Action, code| {
+        let audit = begin_allowed(&fixture, &jane(), action).await.unwrap();
+        audit.complete(ResponseStatus::code(code)).await
+    };
+    for _ in 0..1_500 {
+        complete(&action("create", "selfsubjectreviews", ""), 201).await.unwrap();
+        complete(&action("create", "pods", ""), 403).await.unwrap();
+    }
+    assert!(fixture.metrics.left_out.get() > 0, "the limit is never reached");
+    let login = Action { verb: "login".to_owned(), target: Target::Path("/login".to_owned()) };
+    complete(&login, 200).await.unwrap();
+    let mut refused = 0;
+    for _ in 0..1_500 {
+        refused += usize::from(complete(&login, 200).await.is_err());
+    }
+    assert!((400..1_500).contains(&refused), "logins have a limit of their own: {refused}");
+}
+
 /// Hole: a deletion of many objects of which the last was refused counted as a refusal, and those beyond a budget are left out.
 #[tokio::test]
 async fn what_has_changed_something_is_on_record_whatever_it_is_answered() {
