@@ -129,8 +129,9 @@ impl Images {
         watch: impl Fn(Progress) + Sync,
     ) -> Result<Image> {
         self.check()?;
-        let id = pull::pull(&self.0, &parse_name(name)?, auth, &watch).await?;
-        self.by_id(id).ok_or_else(|| ImageError::NotFound(name.into()))
+        let pulled = pull::pull(&self.0, &parse_name(name)?, auth, &watch).await?;
+        // Somebody may have removed it again, which makes no failure of the pull.
+        Ok(self.by_id(pulled.id).unwrap_or(pulled))
     }
 
     /// Writes an archive of the named images, which docker, containerd and podman can load as well.
@@ -148,7 +149,7 @@ impl Images {
     pub fn list(&self) -> Vec<Image> {
         self.0.read(|catalog, configurations| {
             let images = catalog.images.iter();
-            images.filter_map(|(id, it)| image(*id, it, configurations.get(id)?)).collect()
+            images.filter_map(|(id, it)| Some(image(*id, it, configurations.get(id)?))).collect()
         })
     }
 
@@ -243,27 +244,27 @@ impl Images {
         self.0.add_image(
             found.id,
             found.record(names, found.manifest),
-            found.configuration.clone(),
+            Arc::new(found.configuration.clone()),
         )?;
         Ok(found.id)
     }
 
     fn by_id(&self, id: Digest) -> Option<Image> {
         self.0.read(|catalog, configurations| {
-            image(id, catalog.images.get(&id)?, configurations.get(&id)?)
+            Some(image(id, catalog.images.get(&id)?, configurations.get(&id)?))
         })
     }
 }
 
-fn image(id: Digest, record: &Record, config: &Arc<ImageConfiguration>) -> Option<Image> {
-    Some(Image {
+fn image(id: Digest, record: &Record, config: &Arc<ImageConfiguration>) -> Image {
+    Image {
         id,
         tags: record.names.iter().cloned().collect(),
         digests: record.digests.iter().cloned().collect(),
         size: record.blobs.values().sum(),
         config: Arc::clone(config),
         pinned: record.pinned,
-    })
+    }
 }
 
 fn parse_name(name: &str) -> Result<ImageName> {

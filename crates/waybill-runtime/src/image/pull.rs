@@ -26,8 +26,10 @@ use serde::Deserialize;
 use waybill_core::secret::SecretBytes;
 
 use super::{
+    Image,
     digest::{Digest, Hashing},
     error::{Doing, ImageError, Result},
+    image,
     manifest::{self, Found, Platform, digest_of},
     name::ImageName,
     store::{Lease, Store},
@@ -76,13 +78,13 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Pulls an image and returns its id.
+/// Pulls an image and returns it as it came.
 pub(super) async fn pull(
     store: &Arc<Store>,
     name: &ImageName,
     auth: Option<&Auth>,
     watch: &(impl Fn(Progress) + Sync),
-) -> Result<Digest> {
+) -> Result<Image> {
     // The registry's client asks tokio's pool for a thread to look its name up, and would panic.
     blocking(|| Ok(())).await?;
     let registry = Registry::new(name, auth)?;
@@ -109,14 +111,16 @@ async fn finish(
     names: Vec<ImageName>,
     root: Digest,
     lease: Lease,
-) -> Result<Digest> {
+) -> Result<Image> {
     blocking(move || {
-        let id = found.id;
+        let (id, record) = (found.id, found.record(&names, root));
+        let configuration = Arc::new(found.configuration);
         store.unpack_layers(&found.layers)?;
-        store.add_image(id, found.record(&names, root), found.configuration)?;
+        let pulled = image(id, &record, &configuration);
+        store.add_image(id, record, configuration)?;
         drop(lease);
         store.collect()?;
-        Ok(id)
+        Ok(pulled)
     })
     .await
 }

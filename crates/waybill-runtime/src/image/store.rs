@@ -186,13 +186,13 @@ impl Store {
         &self,
         id: Digest,
         record: Record,
-        configuration: ImageConfiguration,
+        configuration: Arc<ImageConfiguration>,
     ) -> Result<()> {
         let blobs = self.images.join("blobs/sha256");
         File::open(&blobs)
             .and_then(|directory| directory.sync_all())
             .doing(|| format!("writing {}", blobs.display()))?;
-        self.state().configurations.insert(id, Arc::new(configuration));
+        self.state().configurations.insert(id, configuration);
         self.update(|catalog| {
             let names = record.names.clone();
             match catalog.images.get_mut(&id) {

@@ -3,7 +3,10 @@
 mod fake;
 mod real;
 
-use std::sync::Mutex;
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use serde_json::json;
 
@@ -78,6 +81,34 @@ async fn many_pulls_of_an_image_fetch_it_once() {
     assert_eq!(images.list()[0].tags.len(), 2);
     let fetched = registry.requests().into_iter().filter(|path| path.contains("/blobs/")).count();
     assert_eq!(fetched, 3);
+}
+
+/// Upstream's benchmark of images found it: a pull that was done failed because somebody removed the image at that moment.
+#[tokio::test]
+async fn a_pull_succeeds_whoever_removes_the_image_meanwhile() {
+    if !is_root() {
+        return;
+    }
+    let sample = sample("a");
+    let registry = Fake::start().image("app", "1", &sample);
+    let (_state, images) = store();
+    let name = format!("{}/app:1", registry.address());
+    let is_done = Arc::new(AtomicBool::new(false));
+    let remover = {
+        let (images, name, is_done) = (images.clone(), name.clone(), Arc::clone(&is_done));
+        std::thread::spawn(move || {
+            let mut removed = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                removed += usize::from(images.remove(&name).is_ok());
+            }
+            removed
+        })
+    };
+    for _ in 0..12 {
+        assert_eq!(images.pull(&name, None).await.unwrap().id, sample.id());
+    }
+    is_done.store(true, Ordering::Relaxed);
+    assert!(remover.join().unwrap() > 0, "nobody was in the way");
 }
 
 #[tokio::test]
