@@ -14,3 +14,4 @@ pub mod provider_class;
 pub mod quantity;
 pub mod status;
 pub mod stock;
+pub mod trace;

@@ -37,7 +37,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 use tracing::{Instrument, Span};
-use waybill_api::exec::SESSION_HEADER;
+use waybill_api::{exec::SESSION_HEADER, trace::TRACE_HEADER};
 use waybill_stream::{
     splice::{EndCause, IdleLimits, StreamEnd, splice},
     upgrade as headers,
@@ -168,8 +168,11 @@ impl NodeProxy {
         let connection = connection.map_err(|cause| ProxyError::Get { url: url(), cause })?;
         // There is no limit here: a kubelet that follows a quiet log sends its first byte, headers
         // included, with the first line.
-        let (answer, guard) =
-            connection.send(HeaderMap::new()).await.map_err(ProxyError::Exchange)?;
+        let mut sent = HeaderMap::new();
+        if target.is_trace() {
+            sent.insert(TRACE_HEADER, HeaderValue::from_static("1"));
+        }
+        let (answer, guard) = connection.send(sent).await.map_err(ProxyError::Exchange)?;
         if !answer.status().is_success() {
             return Err(self.refusal(answer).await);
         }

@@ -28,6 +28,8 @@ pub struct Config {
     pub directories: Directories,
     /// The socket of the container runtime.
     pub runtime: PathBuf,
+    /// The socket of whoever records what runs in sessions; nobody need be there.
+    pub collector: PathBuf,
     /// Where the node's own API listens; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Where the API server reaches it.

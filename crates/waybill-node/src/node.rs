@@ -255,6 +255,7 @@ async fn start_server(config: &Config, parts: ServerParts) -> Result<Server, Nod
         exec_sessions: config.exec_sessions,
         clock: Arc::clone(&config.clock),
         connections: MostConnections::within(getrlimit(Resource::Nofile).current),
+        collector: Some(config.collector.clone()),
     };
     let failed = NodeError::start::<ServerError>("cannot serve the node's API");
     Server::start(server, parts).await.map_err(failed)

@@ -20,6 +20,7 @@ mod session;
 mod stats;
 mod stream;
 mod tls;
+mod trace;
 
 #[cfg(test)]
 mod tests;
@@ -71,6 +72,8 @@ pub(crate) struct ServerConfig {
     pub(crate) exec_sessions: ExecSessionPolicy,
     pub(crate) clock: Clock,
     pub(crate) connections: MostConnections,
+    /// The socket of whoever records what runs in sessions.
+    pub(crate) collector: Option<PathBuf>,
 }
 
 /// What the node's API is made from.
@@ -142,6 +145,7 @@ impl Server {
             metrics: parts.metrics,
             features: Features::default(),
             running_ids: RunningIds::default(),
+            collector: config.collector,
             tasks: tasks.clone(),
             stop: stop.clone(),
         });
@@ -205,6 +209,7 @@ struct Service {
     metrics: Arc<Metrics>,
     features: Features,
     running_ids: RunningIds,
+    collector: Option<PathBuf>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -252,6 +257,7 @@ impl Service {
             Route::PortForward(path) => self.port_forward(request, path, asked).await,
             Route::RunningPods => self.running_pods().await,
             Route::StatsSummary => self.stats_summary().await,
+            Route::Trace => self.trace(&user, &request).await,
         }
     }
 

@@ -24,6 +24,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, sleep_until};
 
 pub(crate) use self::clock::wall;
@@ -223,6 +224,7 @@ impl Collector {
 
     async fn finish(mut self) -> Result<(), CollectorError> {
         self.take_events();
+        self.ask().await;
         self.turn().await;
         self.output.append(LogName::Sessions, &Entry::Stop { at: wall() });
         self.output.finish().map_err(CollectorError::Finish)
@@ -243,7 +245,10 @@ impl Collector {
                 boot: boot(),
             },
         );
-        self.output.touch();
+        self.output.introduce(&Recording {
+            source: self.source.is(),
+            why_not_better: self.source.why_not_better.clone(),
+        });
     }
 
     /// Takes what the kernel told, and writes what follows from it.
@@ -312,6 +317,22 @@ fn share(retention: Retention) -> Share {
 fn boot() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     boot.trim().to_owned()
+}
+
+/// Who records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recording {
+    /// Where events come from.
+    pub source: EventSource,
+    /// Why from nowhere better.
+    pub why_not_better: Option<String>,
+}
+
+/// Who seems to record there now.
+pub fn recording(directory: &Path, now: Timestamp) -> Option<Recording> {
+    let told = fs::read(directory.join(ALIVE)).ok()?;
+    is_recorded(directory, now).then(|| serde_json::from_slice(&told).ok()).flatten()
 }
 
 /// Whether somebody seems to record there now.

@@ -18,6 +18,7 @@ mod reader;
 mod verify;
 mod writer;
 
+pub(crate) use self::reader::parse as parse_line;
 pub use self::{
     chain::{ChainHead, START},
     entry::{Entry, ExitEntry, ProgramEntry, SessionEntry},

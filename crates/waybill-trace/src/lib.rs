@@ -20,6 +20,7 @@ mod membership;
 mod page;
 mod process;
 mod record;
+mod remote;
 mod runtime;
 mod stock;
 mod sys;
@@ -28,7 +29,9 @@ mod typed;
 
 pub use self::{
     audit::{Asked, AuditLog, AuditLogError, Caller, Refusal, Request},
-    collector::{Collector, CollectorConfig, CollectorError, Retention, is_recorded},
+    collector::{
+        Collector, CollectorConfig, CollectorError, Recording, Retention, is_recorded, recording,
+    },
     container::{ContainerLife, process_started},
     debug::{is_debug_container, join_debug},
     denied::{Denied, denied},
@@ -43,6 +46,7 @@ pub use self::{
         Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, ProcessState, RecordedProcess,
         RecordedSession, SessionList, SessionQuery, TraceSource, TraceSourceError, companions,
     },
+    remote::{Heard, ReceivedRecord, RecordServer, RecordServerConfig, WireError},
     runtime::{Attached, Container, ContainerCgroups, Runtime, RuntimeError, Session},
     stock::{Standing, StockTrace, join_stock},
     typed::{OwnProcess, PossibleStarter, trace_own_process},

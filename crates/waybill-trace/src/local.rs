@@ -15,7 +15,7 @@ use std::{
 use futures_util::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use tokio::sync::{Mutex, broadcast};
 
-use self::index::Index;
+pub(crate) use self::index::Index;
 pub use self::live::{LiveSource, View};
 use crate::{
     collector::{is_recorded, wall},

@@ -9,7 +9,10 @@ use anyhow::{Context, Result};
 use jiff::SignedDuration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
-use waybill_trace::{Collector, CollectorConfig, EventSource, Retention};
+use waybill_core::chain::Chain;
+use waybill_trace::{
+    Collector, CollectorConfig, EventSource, RecordServer, RecordServerConfig, Retention,
+};
 
 use crate::{
     Outcome,
@@ -29,7 +32,7 @@ pub(crate) const RECORD: &str = "trace";
 /// their hashes: `waybill trace verify` finds one that was removed or changed. `waybill trace` reads it.
 ///
 /// Events come by eBPF; where the kernel does not take our program, by the proc connector, and else from looks at all processes, and every
-/// answer says which. Arguments that look like secrets are hidden before anything is written. `waybill up` runs a collector itself.
+/// answer says which. Whoever may `get` `nodes/trace` reads the record through the API server and the node, which asks at --listen. Arguments that look like secrets are hidden before anything is written. `waybill up` runs a collector itself.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,6 +51,15 @@ pub(crate) struct Args {
     )]
     runtime: PathBuf,
 
+    /// Where the node asks for the record.
+    #[arg(
+        long,
+        value_name = "unix:///PATH",
+        value_parser = parse_socket,
+        default_value = "unix:///run/waybill/collector.sock"
+    )]
+    listen: PathBuf,
+
     /// The audit log of the API server, if one runs on this machine and it is not STATE/audit/audit.log.
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
@@ -65,8 +77,8 @@ pub(crate) struct Args {
     max_age: u16,
 
     /// Where events come from; the best source of this machine without it.
-    #[arg(long, value_name = "SOURCE")]
-    events: Option<Events>,
+    #[arg(long, value_name = "SOURCE", alias = "events")]
+    source: Option<Events>,
 
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -96,6 +108,17 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             (source, None) => info!(?source, "collecting"),
             (source, Some(why)) => warn!(?source, why, "collecting from a lesser source"),
         }
+        let server = RecordServer::start(RecordServerConfig {
+            socket: args.listen.clone(),
+            directory: config.directory.clone(),
+            runtime: config.runtime.clone(),
+            audit_log: config.audit_log.clone(),
+        });
+        // Recording comes first.
+        let _server = server.inspect_err(|error| {
+            let socket = args.listen.display();
+            warn!(%socket, error = %Chain(error), "the record is read on this machine alone");
+        });
         rest::hold_little_memory();
         writeln!(io::stdout(), "serving on {}", config.directory.display())?;
         let stop = async {
@@ -113,7 +136,7 @@ fn config(args: &Args) -> Result<CollectorConfig> {
     let state = own_directory(&args.state_dir)?;
     let usual = state.join("audit/audit.log");
     let audit_log = args.audit_log.clone().or_else(|| usual.exists().then_some(usual));
-    let source = args.events.map(|events| match events {
+    let source = args.source.map(|events| match events {
         Events::Ebpf => EventSource::Ebpf,
         Events::Connector => EventSource::Connector,
         Events::Scan => EventSource::Scan,

@@ -3,6 +3,7 @@
 mod backend;
 mod drivers;
 mod env_files;
+mod programs;
 mod rotation;
 mod scenes;
 mod sessions;
@@ -51,6 +52,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         runtime: RuntimeChoice::Embedded,
         node_name: None,
         node_flags: Vec::new(),
+        collector_flags: Vec::new(),
+        has_collector: true,
         drivers: vec![DriverChoice::os(), backend.driver()],
         // The second is imported only if this machine has no busybox.
         built_in_images: vec![BuiltIn::Busybox, BuiltIn::Tools],

@@ -85,6 +85,15 @@ pub(crate) struct Args {
     )]
     runtime: PathBuf,
 
+    /// Socket of the collector, whose record those may read who are allowed nodes/trace.
+    #[arg(
+        long,
+        value_name = "unix:///PATH",
+        default_value = "unix:///run/waybill/collector.sock",
+        value_parser = parse_socket
+    )]
+    collector: PathBuf,
+
     /// Address of the node's own API.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10250")]
     listen: SocketAddr,
@@ -309,6 +318,7 @@ fn config(args: Args) -> Result<Config> {
         name: args.name.unwrap_or_else(host_name),
         directories: Directories { state, logs: own_directory(&args.log_dir)? },
         runtime: args.runtime,
+        collector: args.collector,
         listen: args.listen,
         address,
         serving: PairPaths { certificate: args.tls_cert_file, key: args.tls_key_file },

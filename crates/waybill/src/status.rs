@@ -11,14 +11,17 @@ use std::{
 };
 
 use anyhow::Result;
+use jiff::Timestamp;
 use rustix::fs::{major, minor};
 use serde_json::{Value, json};
 use tokio::{net::UnixStream, time::timeout};
 use waybill_client::{Options, Requests, connect};
 use waybill_core::chain::Chain;
+use waybill_trace::{EventSource, Recording, recording};
 
 use crate::{
     Outcome,
+    collector::RECORD,
     columns::align,
     state_dir::trusted_directory,
     terminal::{escaped, plain},
@@ -105,6 +108,7 @@ fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
 
 async fn ask(state_dir: &Path) -> Vec<Part> {
     let mut parts = vec![answers_at("runtime", &runtime_socket(state_dir)).await];
+    parts.extend(collector(&state_dir.join(RECORD)));
     let options = Options { kubeconfig: state_dir.join("kubeconfig"), ..Options::default() };
     let asked = timeout(PATIENCE, api_server(&options)).await;
     match asked.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}"))) {
@@ -112,6 +116,30 @@ async fn ask(state_dir: &Path) -> Vec<Part> {
         Err(told) => parts.push(Part { name: "API server".to_owned(), ready: false, told }),
     }
     parts
+}
+
+/// Whether what runs in sessions is recorded, and how it is known; nothing where nobody ever did.
+fn collector(record: &Path) -> Option<Part> {
+    if !record.exists() {
+        return None;
+    }
+    let now = Timestamp::now();
+    let (ready, told) = match recording(record, now) {
+        Some(Recording { source: EventSource::Ebpf, .. }) => (
+            true,
+            format!("every program of sessions, from the kernel (eBPF), in {}", record.display()),
+        ),
+        Some(Recording { why_not_better, .. }) => {
+            let why = why_not_better.unwrap_or_default();
+            (true, format!("short programs of sessions may be missing: {why}"))
+        }
+        None => {
+            let told =
+                "does not record what runs in sessions; its log says why, logs/collector.log";
+            (false, told.to_owned())
+        }
+    };
+    Some(Part { name: "collector".to_owned(), ready, told })
 }
 
 async fn answers_at(name: &str, socket: &Path) -> Part {

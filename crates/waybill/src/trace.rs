@@ -2,6 +2,7 @@
 
 mod denied;
 mod recorded;
+mod remote;
 mod serve;
 mod stock;
 mod table;
@@ -45,37 +46,38 @@ Examples:
   waybill trace verify                  whether the record is as it was written
   waybill trace export --since 7d       for a SIEM: JSON lines in the words of ECS
   waybill trace --serve                 all of it on a page, for a browser of this machine
-  waybill trace --kubeconfig ~/.kube/config -n shop    on a cluster with `waybill install`")]
+  waybill trace --node worker-1         without root, by the right to get nodes/trace
+  waybill trace --kubeconfig ~/.kube/config -n shop    all nodes, or a cluster with `waybill install`")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
 
     /// Only sessions in this pod, as POD or NAMESPACE/POD.
-    #[arg(long, value_name = "POD")]
+    #[arg(long, global = true, value_name = "POD")]
     pod: Option<String>,
 
     /// Only sessions of this user.
-    #[arg(long, value_name = "USER")]
+    #[arg(long, global = true, value_name = "USER")]
     user: Option<String>,
 
     /// Only what ran within this time, such as 90s, 10m, 2h, 7d, or since a time of RFC 3339.
-    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_since)]
     since: Option<Since>,
 
     /// Only what began until this time ago, or until a time of RFC 3339.
-    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_since)]
     until: Option<Since>,
 
     /// Only sessions with this text in what was asked for, or in the programs that ran.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, global = true, value_name = "TEXT")]
     command: Option<String>,
 
     /// Only sessions that were given this variable.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME")]
     variable: Option<String>,
 
     /// Only the session with this name or audit ID, with what ran in it and who else was there.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, global = true, value_name = "ID")]
     session: Option<String>,
 
     /// Also what ran in each session, as a tree.
@@ -88,7 +90,7 @@ pub(crate) struct Args {
     pid: Option<u32>,
 
     /// Also what nobody asked for, such as probes and lifecycle hooks.
-    #[arg(long)]
+    #[arg(long, global = true)]
     probes: bool,
 
     /// Who tried to exec, attach or debug and was refused: when, as whom, what, and why. Needs the audit log alone.
@@ -112,7 +114,12 @@ pub(crate) struct Args {
     audit_log: Option<PathBuf>,
 
     /// The runtime's socket, if it is elsewhere.
-    #[arg(long, value_name = "unix:///PATH", value_parser = parse_socket)]
+    #[arg(
+        long,
+        value_name = "unix:///PATH",
+        value_parser = parse_socket,
+        conflicts_with_all = ["kubeconfig", "context", "node"]
+    )]
     runtime: Option<PathBuf>,
 
     #[command(flatten)]
@@ -120,6 +127,17 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     stock: stock::StockArgs,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Which nodes, if not this machine.
+#[derive(clap::Args)]
+struct RemoteArgs {
+    /// Read the record of this node through the API server, without root; without it those of all nodes, with --kubeconfig.
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Cluster")]
+    node: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -153,22 +171,35 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if let Some(Action::Verify { hash }) = &args.action {
         return verify::run(args, hash);
     }
-    if stock::is_meant(args) {
+    if args.serve.is_of_file() {
+        return serve::run(args, false);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let is_remote = runtime.block_on(remote::is_meant(args))?;
+    if is_remote && args.denied {
+        bail!(
+            "who was refused is in the audit log of the API server: --denied reads it on its machine"
+        );
+    }
+    if stock::is_meant(args) && !is_remote {
+        drop(runtime);
         return stock::run(args);
     }
     if args.serve.is_wanted() {
-        return serve::run(args);
+        drop(runtime);
+        return serve::run(args, is_remote);
     }
     if args.denied {
         return show_denied(args);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match (&args.action, args.pid) {
-            (Some(Action::Export), _) => return recorded::export(args).await,
+            (Some(Action::Export), _) => return recorded::export(args, is_remote).await,
+            _ if is_remote && args.follow => return recorded::follow(args, true).await,
+            _ if is_remote => return recorded::show(args, true).await,
             (None, Some(pid)) if Path::new(&format!("/proc/{pid}")).exists() => {}
-            _ if args.follow => return recorded::follow(args).await,
-            _ => return recorded::show(args).await,
+            _ if args.follow => return recorded::follow(args, false).await,
+            _ => return recorded::show(args, false).await,
         }
         // It runs, so that the kernel can tell whose it is.
         let filter = filter(args)?;

@@ -96,6 +96,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     node_flag: Vec<String>,
 
+    /// A further flag of the collector, as `waybill collector --help` has them; may be given several times.
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    collector_flag: Vec<String>,
+
+    /// Do not record what runs in sessions.
+    #[arg(long, conflicts_with = "collector_flag")]
+    no_collector: bool,
+
     /// A driver of environment variables that runs beside the node; may be given several times.
     ///
     /// The kind, as `waybill driver --help` lists them, and further flags of it after `=`, with spaces between them.
@@ -145,6 +153,8 @@ pub(crate) fn run(args: Args) -> Result<Outcome> {
         runtime: args.runtime,
         node_name: args.node_name,
         node_flags: args.node_flag,
+        collector_flags: args.collector_flag,
+        has_collector: !args.no_collector,
         drivers: DriverFlag::choose(args.driver)?,
         built_in_images: args.built_in_images,
         emulated_version: args.emulated_version,

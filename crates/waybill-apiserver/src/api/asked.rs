@@ -85,7 +85,7 @@ fn lifetime(action: &Action, query: &Query) -> Lifetime {
     let long = match &action.target {
         Target::Resource(target) => match target.subresource.as_str() {
             "attach" | "exec" | "portforward" => true,
-            "log" => query.flag("follow"),
+            "log" | "trace" => query.flag("follow"),
             _ => action.verb == "watch",
         },
         Target::Path(_) => false,

@@ -6,6 +6,7 @@ mod eviction;
 mod exec;
 mod log;
 mod node_proxy;
+mod node_trace;
 mod port_forward;
 mod session;
 mod token;
@@ -70,6 +71,7 @@ impl Api {
             ("eviction", _) => self.evict(route, context, request).await.map(Into::into),
             ("token", _) => self.token(route, context, request).await.map(Into::into),
             ("proxy", _) => self.node_proxy(route, context, request).await,
+            ("trace", _) => self.node_trace(route, request).await,
             ("log", _) => self.log(route, request).await,
             ("exec", _) => self.session::<PodExecOptions>(route, context, request).await,
             ("attach", _) => self.session::<PodAttachOptions>(route, context, request).await,

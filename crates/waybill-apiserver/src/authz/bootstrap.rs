@@ -47,7 +47,7 @@ pub(crate) fn objects() -> Vec<Value> {
     objects
 }
 
-fn system_roles() -> [Value; 8] {
+fn system_roles() -> [Value; 9] {
     let health = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
     let discovery = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
     let metrics = [
@@ -89,6 +89,14 @@ fn system_roles() -> [Value; 8] {
         role("system:auth-delegator", &reviews),
         role("system:node", &unconditional_rules()),
         role("system:kubelet-api-admin", &kubelet_rules()),
+        // For whoever finds out who ran what, on all nodes; bound to nobody.
+        role(
+            "waybill:investigator",
+            &[
+                PolicyRule::resources(&[CORE], &["nodes"], READ),
+                PolicyRule::resources(&[CORE], &["nodes/trace"], &["get"]),
+            ],
+        ),
     ]
 }
 
@@ -102,6 +110,7 @@ fn kubelet_rules() -> [PolicyRule; 3] {
         "nodes/pods",
         "nodes/proxy",
         "nodes/stats",
+        "nodes/trace",
     ];
     [
         PolicyRule::resources(&[CORE], &["nodes"], READ),

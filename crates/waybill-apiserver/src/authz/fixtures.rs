@@ -17,7 +17,7 @@ pub(super) fn user(name: &str, groups: &[&str]) -> User {
 /// stand. Of two parts the second is a subresource if it is one of those known here; otherwise the
 /// first is a namespace.
 pub(super) fn on(verb: &str, target: &str) -> Action {
-    const SUBRESOURCES: [&str; 10] = [
+    const SUBRESOURCES: [&str; 11] = [
         "attach",
         "binding",
         "ephemeralcontainers",
@@ -28,6 +28,7 @@ pub(super) fn on(verb: &str, target: &str) -> Action {
         "proxy",
         "status",
         "token",
+        "trace",
     ];
     let (path, name) = target.split_once(':').unwrap_or((target, ""));
     let parts: Vec<_> = path.split('/').collect();

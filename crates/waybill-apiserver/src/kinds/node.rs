@@ -35,6 +35,8 @@ pub(crate) static NODES: Resource = Resource {
             verbs: &["get"],
         },
         Subresource::STATUS,
+        // What ran in the sessions of the node.
+        Subresource { name: "trace", group_version: None, kind: "", verbs: &["get"] },
     ],
     schemas: &NODES_SCHEMAS,
     protobuf: Some(&tables::core_v1::NODE),

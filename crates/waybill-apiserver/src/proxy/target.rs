@@ -5,7 +5,10 @@
 
 use http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use waybill_api::exec::{ExecVar, PodExecOptions};
+use waybill_api::{
+    exec::{ExecVar, PodExecOptions},
+    trace::{TRACE_PATH, TraceOptions},
+};
 
 use super::options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions};
 
@@ -14,6 +17,7 @@ use super::options::{PodAttachOptions, PodLogOptions, PodPortForwardOptions};
 pub(crate) struct NodeTarget {
     text: String,
     session: Option<HeaderValue>,
+    is_trace: bool,
 }
 
 impl NodeTarget {
@@ -56,6 +60,11 @@ impl NodeTarget {
         Self::new(with_query(path, options.kubelet_parameters()))
     }
 
+    /// The record of what ran in the node's sessions.
+    pub(crate) fn trace(options: &TraceOptions) -> Self {
+        Self { is_trace: true, ..Self::new(format!("{TRACE_PATH}?{}", options.to_query())) }
+    }
+
     /// Any path of the node, which begins with a slash, as the client escaped it.
     pub(crate) fn raw(path_and_query: &str) -> Self {
         Self::new(path_and_query.to_owned())
@@ -86,8 +95,13 @@ impl NodeTarget {
         self.session.as_ref()
     }
 
+    /// Whether the node has to know that it is asked for its record, and not for a path that a client chose.
+    pub(super) fn is_trace(&self) -> bool {
+        self.is_trace
+    }
+
     fn new(text: String) -> Self {
-        Self { text, session: None }
+        Self { text, session: None, is_trace: false }
     }
 }
 

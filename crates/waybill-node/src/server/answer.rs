@@ -51,6 +51,8 @@ pub(super) fn switching(headers: HeaderMap) -> Answer {
 pub(super) enum Refusal {
     #[error("{0}")]
     BadRequest(String),
+    #[error("{0}")]
+    Busy(String),
     /// The words that users of kubectl know.
     #[error("container not found ({0:?})")]
     ContainerNotFound(String),
@@ -68,6 +70,8 @@ pub(super) enum Refusal {
     Log(#[source] io::Error),
     #[error("the method is not allowed here")]
     Method,
+    #[error("no collector answers on this node, so what runs in its sessions is not told")]
+    NoCollector,
     #[error("404 page not found")]
     NoSuchPath,
     #[error("{0}")]
@@ -83,6 +87,10 @@ pub(super) enum Refusal {
     Session(#[from] SessionRefusal),
     #[error("{0}")]
     Stream(#[from] super::stream::StreamError),
+    #[error(
+        "what ran in sessions is told to the API server alone, as nodes/trace, where it is on record who reads it"
+    )]
+    TraceElsewhere,
     #[error("Unauthorized")]
     Unauthorized,
     #[error("Upgrade request required")]
@@ -121,10 +129,13 @@ impl Refusal {
             Self::Session(SessionRefusal { fault: SessionFault::TooMany, .. }) => {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Self::Forbidden { .. } | Self::Session(_) => StatusCode::FORBIDDEN,
+            Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Forbidden { .. } | Self::Session(_) | Self::TraceElsewhere => {
+                StatusCode::FORBIDDEN
+            }
             Self::Json(_) | Self::Log(_) | Self::Stream(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Review { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoCollector | Self::Review { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Runtime(status) => match status.code() {
                 Code::InvalidArgument => StatusCode::BAD_REQUEST,
                 Code::NotFound => StatusCode::NOT_FOUND,

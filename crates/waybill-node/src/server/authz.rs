@@ -18,7 +18,10 @@ use super::{
 
 /// Who may use a node that has no API server to ask: administrators, and the group in which API
 /// servers of ours ask nodes.
-const STANDALONE_GROUPS: [&str; 2] = ["system:masters", "waybill:node-clients"];
+const STANDALONE_GROUPS: [&str; 2] = ["system:masters", NODE_CLIENTS];
+
+/// The group in which API servers of ours ask nodes.
+pub(super) const NODE_CLIENTS: &str = "waybill:node-clients";
 
 /// Decides who may do what on this node.
 pub(super) enum Authorizer {

@@ -18,6 +18,8 @@ pub(super) enum Route {
     PortForward(PodPath),
     RunningPods,
     StatsSummary,
+    /// What ran in sessions; ours.
+    Trace,
 }
 
 impl Route {
@@ -42,6 +44,7 @@ impl Route {
             Self::PortForward(_) => "portForward",
             Self::RunningPods => "runningpods",
             Self::StatsSummary => "stats",
+            Self::Trace => "trace",
         }
     }
 
@@ -52,6 +55,7 @@ impl Route {
             ["pods"] => Self::Pods,
             ["runningpods"] => Self::RunningPods,
             ["stats", "summary"] => Self::StatsSummary,
+            ["waybill", "v1", "trace"] => Self::Trace,
             ["waybill", "v1", "environment", rest @ ..] => Self::Environment(container(rest)?),
             ["attach", rest @ ..] => Self::Attach(container(rest)?),
             ["containerLogs", rest @ ..] if rest.len() == 3 => Self::Logs(container(rest)?),
@@ -73,7 +77,8 @@ impl Route {
             | Self::Metrics
             | Self::Pods
             | Self::RunningPods
-            | Self::StatsSummary => &[Method::GET],
+            | Self::StatsSummary
+            | Self::Trace => &[Method::GET],
         }
     }
 }
@@ -121,7 +126,9 @@ impl Attributes {
         };
         // Decoded as routes are, so that no spelling of a path needs other rights than it gets.
         let segments = segments(path).unwrap_or_default();
-        let subresources: &[_] = match segments.first().map_or("", String::as_str) {
+        let segments: Vec<_> = segments.iter().map(String::as_str).collect();
+        let subresources: &[_] = match segments.first().copied().unwrap_or_default() {
+            "waybill" if matches!(segments.as_slice(), [_, "v1", "trace", ..]) => &["trace"],
             "stats" => &["stats"],
             "metrics" => &["metrics"],
             "logs" => &["log"],
@@ -201,6 +208,7 @@ mod tests {
             ("/pods/", Route::Pods),
             ("/runningpods/", Route::RunningPods),
             ("/stats/summary", Route::StatsSummary),
+            ("/waybill/v1/trace", Route::Trace),
         ] {
             assert_eq!(find(&Method::GET, path), Ok(route), "{path}");
             assert_eq!(find(&Method::POST, path), Err(RouteError::Method), "{path}");
@@ -257,6 +265,8 @@ mod tests {
         check(&Method::GET, "/healthz", "get", &["healthz", "proxy"]);
         check(&Method::GET, "/healthzandmore", "get", &["proxy"]);
         check(&Method::GET, "/waybill/v1/environment/a/b/c", "get", &["proxy"]);
+        check(&Method::GET, "/waybill/v1/trace", "get", &["trace"]);
+        check(&Method::GET, "/waybill/v1/%74race/", "get", &["trace"]);
         check(&Method::DELETE, "/pods", "delete", &["pods", "proxy"]);
         check(&Method::GET, "/%6detrics", "get", &["metrics"]);
         check(&Method::GET, "//metrics", "get", &["proxy"]);
@@ -273,7 +283,7 @@ mod tests {
 
         #[test]
         fn what_is_authorized_as_one_thing_is_not_served_as_another(
-            first in "(exec|attach|stats|metrics|pods|healthz|waybill|%70ods|%6detrics|)",
+            first in "(exec|attach|stats|metrics|pods|healthz|waybill|waybill/v1/trace|waybill/v1/%74race|%70ods|%6detrics|)",
             rest in "(/[a-z%0-9]{0,5}){0,4}",
         ) {
             let path = format!("/{first}{rest}");
@@ -281,6 +291,7 @@ mod tests {
                 let narrow = match route {
                     Route::Metrics => Some("metrics"),
                     Route::StatsSummary => Some("stats"),
+                    Route::Trace => Some("trace"),
                     _ => None,
                 };
                 let asked = Attributes::of(&Method::GET, &path).unwrap().subresources;

@@ -12,6 +12,7 @@ mod runtime;
 mod session;
 pub(super) mod signer;
 mod streaming;
+mod trace;
 
 use std::{
     sync::{Arc, Mutex},
@@ -64,6 +65,7 @@ struct Setup {
     keys: Result<Value, StatusCode>,
     now: Timestamp,
     connections: MostConnections,
+    collector: Option<std::path::PathBuf>,
 }
 
 impl Default for Setup {
@@ -76,6 +78,7 @@ impl Default for Setup {
             keys: Err(StatusCode::NOT_FOUND),
             now: Timestamp::UNIX_EPOCH,
             connections: MostConnections::default(),
+            collector: None,
         }
     }
 }
@@ -107,6 +110,7 @@ impl Fixture {
             exec_sessions: setup.exec_sessions,
             clock,
             connections: setup.connections,
+            collector: setup.collector,
         };
         let parts = ServerParts {
             pods: Arc::new(Pods(vec![Arc::new(web())])),

@@ -1,7 +1,7 @@
 //! The record of this node, open for writing: what is lost on the way to the disk is counted, and written down when there is room again.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 use waybill_core::chain::Chain;
 
-use super::clock::wall;
+use super::{Recording, clock::wall};
 use crate::{
     journal::{Entry, JournalWriter, Limits, LogName},
     record::GapReason,
@@ -147,6 +147,15 @@ impl Output {
             self.synced = Instant::now();
         }
         Ok(())
+    }
+
+    /// Says who records from now on.
+    pub(crate) fn introduce(&self, recording: &Recording) {
+        let text = serde_json::to_vec(recording).unwrap_or_default();
+        if let Err(error) = fs::write(self.directory.join(ALIVE), text) {
+            tracing::debug!(%error, "the record does not say who keeps it");
+        }
+        self.touch();
     }
 
     /// Says that somebody records.

@@ -96,6 +96,11 @@ impl Sessions {
         self.known.get(session).map(|known| &known.entry)
     }
 
+    /// Whether one of them is not over.
+    pub(crate) fn has_open(&self) -> bool {
+        self.known.values().any(|known| known.ended.is_none())
+    }
+
     /// Those that only an earlier collector knew.
     pub(crate) fn unconfirmed(&self) -> Vec<Trace> {
         let unconfirmed = self.known.values().filter(|known| !known.is_confirmed);

@@ -28,6 +28,9 @@ use crate::{
 /// What the runtime recorded while it was asked the last time is asked for again.
 const OVERLAP: SignedDuration = SignedDuration::from_secs(2);
 
+/// How often the runtime is asked while nothing happens.
+const QUIET: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// How often the runtime is asked for everything.
 const FULLY: std::time::Duration = std::time::Duration::from_secs(60);
 
@@ -37,11 +40,22 @@ const SEARCH: std::time::Duration = std::time::Duration::from_secs(1);
 impl Collector {
     /// Once a second.
     pub(super) async fn turn(&mut self) {
-        self.ask().await;
+        if !self.is_quiet() {
+            self.ask().await;
+        }
         self.note_lost();
         self.forget_old();
         self.output.touch();
         self.output.write();
+    }
+
+    /// Whether there is nothing to ask about. The kernel tells when something begins; who attaches begins nothing, and is found a little later.
+    fn is_quiet(&self) -> bool {
+        self.source.is() == EventSource::Ebpf
+            && self.asked.is_answered
+            && self.asked.at.elapsed() < QUIET
+            && !self.attribution.has_waiting()
+            && !self.sessions.has_open()
     }
 
     /// Asks whose cgroups there are, and records what waited for that.

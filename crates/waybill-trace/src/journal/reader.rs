@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Seek, SeekFrom},
+    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
@@ -36,13 +37,26 @@ impl JournalReader {
 
     /// Gives what is new to `take`.
     pub fn read(&mut self, mut take: impl FnMut(ReadLine)) -> io::Result<()> {
+        self.read_lines(|_, line| {
+            take(line);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Gives what is new to `take`, with each line as it stands there, until it wants no more. Then this is of no use any more.
+    pub(crate) fn read_lines(
+        &mut self,
+        mut take: impl FnMut(&[u8], ReadLine) -> ControlFlow<()>,
+    ) -> io::Result<()> {
         for file in files(&self.directory, self.log)? {
             let from = match self.at {
                 Some((number, _)) if file.number < number => continue,
                 Some((number, offset)) if file.number == number => offset,
                 _ => 0,
             };
-            self.read_file(&file, from, &mut take)?;
+            if self.read_file(&file, from, &mut take)?.is_break() {
+                break;
+            }
         }
         Ok(())
     }
@@ -51,11 +65,13 @@ impl JournalReader {
         &mut self,
         file: &JournalFile,
         from: u64,
-        take: &mut impl FnMut(ReadLine),
-    ) -> io::Result<()> {
+        take: &mut impl FnMut(&[u8], ReadLine) -> ControlFlow<()>,
+    ) -> io::Result<ControlFlow<()>> {
         let mut opened = match File::open(&file.path) {
             // Removed for its age meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(ControlFlow::Continue(()));
+            }
             opened => opened?,
         };
         // A collector that was killed left half a line, which was cut off since.
@@ -69,16 +85,18 @@ impl JournalReader {
             let count = reader.read_until(b'\n', &mut line)?;
             if line.pop_if(|last| *last == b'\n').is_none() {
                 self.at = Some((file.number, offset));
-                return Ok(());
+                return Ok(ControlFlow::Continue(()));
             }
             offset += count as u64;
-            match parse(&line) {
+            let taken = match parse(&line) {
                 ReadLine::Entry(_, entry) if is_newer(&entry) => {
-                    take(ReadLine::Newer(file.path.clone()));
                     self.at = Some((file.number, u64::MAX));
-                    return Ok(());
+                    return Ok(take(&line, ReadLine::Newer(file.path.clone())));
                 }
-                line => take(line),
+                entry => take(&line, entry),
+            };
+            if taken.is_break() {
+                return Ok(taken);
             }
         }
     }
@@ -88,7 +106,7 @@ fn is_newer(entry: &Entry) -> bool {
     matches!(entry, Entry::File { version, .. } if *version > VERSION)
 }
 
-pub(super) fn parse(line: &[u8]) -> ReadLine {
+pub(crate) fn parse(line: &[u8]) -> ReadLine {
     let parsed = || {
         let text = std::str::from_utf8(line).ok()?;
         Some((ChainHead::of(text)?, serde_json::from_str(text).ok()?))

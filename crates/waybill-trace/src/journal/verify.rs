@@ -1,7 +1,7 @@
 //! Whether a record is as it was written: finds lines that are missing, changed or in another order.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, BufRead, BufReader},
     path::Path,
@@ -48,9 +48,11 @@ impl Report {
 }
 
 /// Reads the whole record in `directory`. `known` are lines that are known from elsewhere, by their hashes.
+///
+/// Only what lines say about lines elsewhere is held in memory, until those are found.
 pub fn verify(directory: &Path, known: &[String]) -> io::Result<Report> {
     let mut reports = Vec::new();
-    let mut notes = Notes::default();
+    let mut notes = Notes { known: known.iter().cloned().collect(), ..Notes::default() };
     for log in LogName::ALL {
         let mut walk = Walk::new(log);
         for file in files(directory, log)? {
@@ -58,11 +60,19 @@ pub fn verify(directory: &Path, known: &[String]) -> io::Result<Report> {
         }
         reports.push(walk.report);
     }
+    // What was noted after its line had gone by.
+    for log in LogName::ALL {
+        let with_open = if notes.has_open(log) { files(directory, log)? } else { Vec::new() };
+        for file in with_open {
+            notes.look_in(log, &file.path)?;
+        }
+    }
     for report in &mut reports {
         notes.compare(report);
     }
-    let unknown = known.iter().filter(|hash| !notes.hashes.contains_key(hash.as_str()));
-    let missing: Vec<Finding> = unknown
+    let missing: Vec<Finding> = notes
+        .known
+        .iter()
         .map(|hash| Finding {
             place: "the record".to_owned(),
             what: format!(
@@ -79,26 +89,60 @@ pub fn verify(directory: &Path, known: &[String]) -> io::Result<Report> {
 /// What lines say about lines elsewhere.
 #[derive(Default)]
 struct Notes {
-    /// Every line, by its hash.
-    hashes: HashMap<String, (LogName, u64)>,
-    /// Where a log stood, and where that is said.
-    heads: Vec<(LogName, ChainHead, String)>,
+    /// Hashes of lines that are known from elsewhere, as long as they are not found.
+    known: BTreeSet<String>,
+    /// Where a log stood, by the number of its line, with its hash and where that is said; as long as it is not found.
+    heads: BTreeMap<(LogName, u64), Vec<(String, String)>>,
     /// Up to where files were removed on purpose.
     removed: BTreeMap<LogName, u64>,
 }
 
 impl Notes {
-    fn compare(&self, report: &mut LogReport) {
-        for (log, head, place) in self.heads.iter().filter(|(log, ..)| *log == report.log) {
-            let found = self.hashes.get(&head.hash);
-            if head.n >= report.first && head.n > 0 && found != Some(&(*log, head.n)) {
-                let n = head.n;
-                let what = format!(
-                    "notes line {n} of the {} log, which is not there: it was cut off or changed",
-                    log.as_str()
-                );
-                report.findings.push(Finding { place: place.clone(), what });
+    fn note(&mut self, log: LogName, head: &ChainHead, place: String) {
+        self.heads.entry((log, head.n)).or_default().push((head.hash.clone(), place));
+    }
+
+    /// A line that is there.
+    fn saw(&mut self, log: LogName, head: &ChainHead) {
+        self.known.remove(&head.hash);
+        if let Some(noted) = self.heads.get_mut(&(log, head.n)) {
+            noted.retain(|(hash, _)| *hash != head.hash);
+            if noted.is_empty() {
+                self.heads.remove(&(log, head.n));
             }
+        }
+    }
+
+    fn has_open(&self, log: LogName) -> bool {
+        self.heads.keys().any(|(of, _)| *of == log)
+    }
+
+    /// Looks at what lines say of themselves, and at nothing else.
+    fn look_in(&mut self, log: LogName, path: &Path) -> io::Result<()> {
+        let mut reader = BufReader::with_capacity(64 << 10, File::open(path)?);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            line.pop_if(|last| *last == b'\n');
+            if let Some(head) = std::str::from_utf8(&line).ok().and_then(ChainHead::of) {
+                self.saw(log, &head);
+            }
+            line.clear();
+        }
+        Ok(())
+    }
+
+    fn compare(&self, report: &mut LogReport) {
+        let open = self
+            .heads
+            .iter()
+            .filter(|((log, n), _)| *log == report.log && *n >= report.first && *n > 0);
+        for ((log, n), noted) in open {
+            let what = format!(
+                "notes line {n} of the {} log, which is not there: it was cut off or changed",
+                log.as_str()
+            );
+            let places = noted.iter().map(|(_, place)| place.clone());
+            report.findings.extend(places.map(|place| Finding { place, what: what.clone() }));
         }
         let removed = self.removed.get(&report.log).copied().unwrap_or(0);
         if report.first > removed.saturating_add(1) {
@@ -183,13 +227,13 @@ impl Walk {
             None => self.find(place.clone(), "is the first line that is there, and does not begin a file: lines before it were removed"),
         }
         match entry {
-            Entry::Head { log, head } => notes.heads.push((*log, head.clone(), place)),
+            Entry::Head { log, head } => notes.note(*log, head, place),
             Entry::Removed { log, through, .. } => {
                 notes.removed.insert(*log, through.n);
             }
             _ => {}
         }
-        notes.hashes.insert(head.hash.clone(), (self.report.log, head.n));
+        notes.saw(self.report.log, &head);
         self.report.head = head.clone();
         self.head = Some(head);
     }

@@ -19,8 +19,9 @@ use crate::{
     },
 };
 
-pub(super) struct Index {
-    readers: [JournalReader; 2],
+pub(crate) struct Index {
+    /// None if its lines come from elsewhere.
+    readers: Vec<JournalReader>,
     sessions: BTreeMap<String, Known>,
     /// What is known of a request under the name of its session, once that is known.
     by_audit_id: HashMap<String, String>,
@@ -42,7 +43,15 @@ struct Known {
 impl Index {
     pub(super) fn new(directory: &Path) -> Self {
         Self {
-            readers: LogName::ALL.map(|log| JournalReader::new(directory, log)),
+            readers: LogName::ALL.map(|log| JournalReader::new(directory, log)).into(),
+            ..Self::received()
+        }
+    }
+
+    /// For lines that come from elsewhere.
+    pub(crate) fn received() -> Self {
+        Self {
+            readers: Vec::new(),
             sessions: BTreeMap::new(),
             by_audit_id: HashMap::new(),
             coverage: Coverage::default(),
@@ -50,7 +59,7 @@ impl Index {
         }
     }
 
-    pub(super) fn set_recorded(&mut self, is_recorded: bool) {
+    pub(crate) fn set_recorded(&mut self, is_recorded: bool) {
         self.is_recorded = is_recorded;
     }
 
@@ -64,6 +73,11 @@ impl Index {
                 }
             })?;
         }
+        Ok(self.hear(entries))
+    }
+
+    /// Takes lines, in the order in which they were written.
+    pub(crate) fn hear(&mut self, entries: impl IntoIterator<Item = Entry>) -> Vec<Change> {
         let mut touched = BTreeMap::new();
         let mut processes = Vec::new();
         let before = self.coverage.clone();
@@ -88,7 +102,7 @@ impl Index {
         if self.coverage != before {
             changes.push(Change::Coverage(self.coverage()));
         }
-        Ok(changes)
+        changes
     }
 
     fn take_session(&mut self, session: SessionEntry) {
@@ -174,7 +188,7 @@ impl Index {
     }
 
     /// Adds what is known now.
-    pub(super) fn merge(&mut self, view: View) -> Vec<Change> {
+    pub(crate) fn merge(&mut self, view: View) -> Vec<Change> {
         let mut seen = HashMap::new();
         let mut changes = Vec::new();
         for trace in view.traces {
@@ -235,7 +249,7 @@ impl Index {
         Some(RecordedSession { id, trace, event_source: source, programs, lost, complete })
     }
 
-    pub(super) fn sessions(&self, query: &SessionQuery) -> SessionList {
+    pub(crate) fn sessions(&self, query: &SessionQuery) -> SessionList {
         let all = self.sessions.iter().filter_map(|(id, known)| {
             let session = self.told(id, known)?;
             query.takes(&session, &known.processes).then_some(session)
@@ -249,7 +263,7 @@ impl Index {
         SessionList { sessions, more: surplus > 0, coverage: self.coverage() }
     }
 
-    pub(super) fn processes(&self, query: &ProcessQuery) -> Vec<RecordedProcess> {
+    pub(crate) fn processes(&self, query: &ProcessQuery) -> Vec<RecordedProcess> {
         let mut found: Vec<&RecordedProcess> = match &query.session {
             Some(id) => self.sessions.get(id).map(|it| it.processes.iter().collect()),
             None => Some(self.sessions.values().flat_map(|known| &known.processes).collect()),

@@ -36,6 +36,11 @@ impl LiveSource {
         Self { audit: AuditLog::at(audit_log), runtime }
     }
 
+    /// The same, with only the last requests of the audit log, at most `limit`.
+    pub(crate) fn recent(audit_log: &Path, limit: usize, runtime: Runtime) -> Self {
+        Self { audit: AuditLog::recent(audit_log, limit), runtime }
+    }
+
     /// The runtime.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime

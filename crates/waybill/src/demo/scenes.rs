@@ -60,6 +60,7 @@ impl Scenes {
         scenes.drivers(report, &image, backend).await?;
         if image.has_shell {
             scenes.two_users(report).await?;
+            scenes.programs(report).await?;
         }
         scenes.single_binary(report).await?;
         scenes.end(report).await

@@ -65,7 +65,7 @@ impl Scenes {
         Ok(())
     }
 
-    async fn begin(&self, user: &str, command: &[&str]) -> Result<ExecSession> {
+    pub(super) async fn begin(&self, user: &str, command: &[&str]) -> Result<ExecSession> {
         let acting_as = ActingAs { user: user.to_owned(), groups: vec!["developers".to_owned()] };
         let options = Options { acting_as: Some(acting_as), ..self.options.clone() };
         let executor = Executor::new(&options).await?;

@@ -9,11 +9,15 @@ use anyhow::{Result, bail};
 use futures_util::StreamExt;
 use waybill_core::chain::Chain;
 use waybill_trace::{
-    Change, Coverage, LiveSource, LocalRecord, ProcessQuery, RecordedSession, Runtime,
-    SessionQuery, TraceSource, companions, csv, ecs,
+    Change, Coverage, End, Gap, GapReason, LiveSource, LocalRecord, ProcessQuery, RecordedSession,
+    Runtime, SessionQuery, TraceSource, companions, csv, ecs,
 };
 
-use super::{Args, Output, named_audit_log, runtime_socket, since, table, tree};
+use super::{
+    Args, Output, named_audit_log,
+    remote::{Detail, Remote},
+    runtime_socket, since, table, tree,
+};
 use crate::{Outcome, collector::RECORD, terminal::escaped};
 
 /// Opens the record of this machine. While the runtime does not answer, what is written down is shown alone.
@@ -63,10 +67,34 @@ pub(super) fn query(args: &Args) -> Result<SessionQuery> {
     })
 }
 
-pub(super) async fn show(args: &Args) -> Result<Outcome> {
-    let record = open(args).await?;
-    let query = query(args)?;
-    let list = record.sessions(&query).await?;
+/// A record, what to ask of it, and everybody who may have been beside those who are found.
+struct Reading {
+    source: Box<dyn TraceSource>,
+    query: SessionQuery,
+    beside: Option<Vec<RecordedSession>>,
+}
+
+impl Reading {
+    async fn open(args: &Args, is_remote: bool, detail: Detail) -> Result<Self> {
+        let query = query(args)?;
+        if !is_remote {
+            let source = Box::new(open(args).await?);
+            return Ok(Self { source, query, beside: None });
+        }
+        let Remote { record, .. } = Remote::open(args, &query, detail).await?;
+        let beside = Some(record.with_beside());
+        // What came is what was asked for.
+        let query = SessionQuery { probes: true, ..SessionQuery::default() };
+        Ok(Self { source: Box::new(record), query, beside })
+    }
+}
+
+pub(super) async fn show(args: &Args, is_remote: bool) -> Result<Outcome> {
+    let with_trees = (args.tree || (args.session.is_some() && args.output != Output::Csv))
+        && args.output != Output::Json;
+    let detail = Detail { programs: with_trees, beside: with_trees, follow: false };
+    let reading = Reading::open(args, is_remote, detail).await?;
+    let list = reading.source.sessions(&reading.query).await?;
     let mut output = io::stdout().lock();
     match args.output {
         Output::Json => {
@@ -87,9 +115,8 @@ pub(super) async fn show(args: &Args) -> Result<Outcome> {
             write!(output, "{text}")?;
         }
     }
-    let with_trees = args.tree || (args.session.is_some() && args.output != Output::Csv);
-    if with_trees && args.output != Output::Json {
-        show_trees(&record, &list.sessions, &mut output).await?;
+    if with_trees {
+        show_trees(&reading, &list.sessions, &mut output).await?;
     }
     drop(output);
     tell_coverage(&list.coverage, &list.sessions)?;
@@ -98,15 +125,22 @@ pub(super) async fn show(args: &Args) -> Result<Outcome> {
 
 /// What ran in each session, and who else was there.
 async fn show_trees(
-    record: &LocalRecord,
+    reading: &Reading,
     sessions: &[RecordedSession],
     output: &mut impl Write,
 ) -> Result<()> {
-    let all = record.sessions(&SessionQuery { probes: true, ..SessionQuery::default() }).await?;
+    let record = &reading.source;
+    let all = match &reading.beside {
+        Some(beside) => beside.clone(),
+        None => {
+            let everything = SessionQuery { probes: true, ..SessionQuery::default() };
+            record.sessions(&everything).await?.sessions
+        }
+    };
     for session in sessions {
         let query = ProcessQuery { session: Some(session.id.clone()), ..ProcessQuery::default() };
         let processes = record.processes(&query).await?;
-        let others = companions(session, &all.sessions);
+        let others = companions(session, &all);
         write!(output, "\n{}", tree::text(session, &processes, &others))?;
     }
     Ok(())
@@ -125,11 +159,40 @@ fn tell_coverage(coverage: &Coverage, sessions: &[RecordedSession]) -> Result<()
         }
         (Some(_), None) => {}
     }
+    let gaps: Vec<_> = coverage.gaps.iter().filter(|gap| is_during(gap, sessions)).collect();
+    for gap in gaps.iter().rev().take(GAPS).rev() {
+        let why = match gap.reason {
+            GapReason::NotRunning => "nobody recorded what ran",
+            GapReason::TooMany => "the kernel told more than was taken",
+            GapReason::NotWritten => "the record could not be written",
+        };
+        let until = gap.until.map_or_else(|| "now".to_owned(), table::second);
+        writeln!(error, "note: from {} to {until} {why}", table::second(gap.from))?;
+    }
+    if let Some(more) = gaps.len().checked_sub(GAPS).filter(|more| *more > 0) {
+        writeln!(error, "note: and {more} times more before that")?;
+    }
     let lost: u64 = sessions.iter().map(|session| session.lost).max().unwrap_or(0);
     if lost > 0 {
         writeln!(error, "note: up to {lost} programs of a session shown are not in the record")?;
     }
     Ok(())
+}
+
+/// So many times of which something is missing are told.
+const GAPS: usize = 5;
+
+/// Whether something of these sessions may be missing because of a gap.
+fn is_during(gap: &Gap, sessions: &[RecordedSession]) -> bool {
+    sessions.iter().any(|session| {
+        let trace = &session.trace;
+        let ended = match trace.end {
+            End::Exited { at, .. } | End::Over { at } => Some(at),
+            End::Running | End::Unknown => None,
+        };
+        ended.is_none_or(|at| at >= gap.from)
+            && gap.until.is_none_or(|until| trace.started <= until)
+    })
 }
 
 /// Lines as wide as the terminal, if it is one.
@@ -154,9 +217,36 @@ fn cut(line: &str, width: usize) -> String {
 }
 
 /// Shows each session when it is first seen, and again when it has ended.
-pub(super) async fn follow(args: &Args) -> Result<Outcome> {
+pub(super) async fn follow(args: &Args, is_remote: bool) -> Result<Outcome> {
+    if is_remote {
+        let detail = Detail { follow: true, ..Detail::default() };
+        let mut remote = Remote::open(args, &query(args)?, detail).await?;
+        let record = remote.record.clone();
+        // What comes is what was asked for.
+        let all = SessionQuery { probes: true, ..SessionQuery::default() };
+        return follow_record(args, &record, &all, async move {
+            match remote.watch().await {
+                Ok(()) => std::future::pending().await,
+                Err(error) => error,
+            }
+        })
+        .await;
+    }
     let record = open(args).await?;
-    let query = query(args)?;
+    let watched = record.clone();
+    let watching = async move {
+        watched.watch().await;
+        anyhow::anyhow!("nothing is looked for any more")
+    };
+    follow_record(args, &record, &query(args)?, watching).await
+}
+
+async fn follow_record(
+    args: &Args,
+    record: &impl TraceSource,
+    query: &SessionQuery,
+    watching: impl Future<Output = anyhow::Error>,
+) -> Result<Outcome> {
     let mut changes = record.changes();
     let mut shown = std::collections::HashMap::new();
     let mut table = table::Table::default();
@@ -176,19 +266,18 @@ pub(super) async fn follow(args: &Args) -> Result<Outcome> {
         }
         Ok(())
     };
-    for session in &record.sessions(&query).await?.sessions {
+    for session in &record.sessions(query).await?.sessions {
         show(session)?;
     }
-    let watching = record.watch();
     tokio::pin!(watching);
     loop {
         tokio::select! {
-            () = &mut watching => {}
+            error = &mut watching => return Err(error),
             change = changes.next() => match change {
                 Some(Change::Session(session)) if query.takes(&session, &[]) => show(&session)?,
                 Some(Change::Missed | Change::Process(_)) => {
                     // What ran may be what is asked for.
-                    for session in &record.sessions(&query).await?.sessions {
+                    for session in &record.sessions(query).await?.sessions {
                         show(session)?;
                     }
                 }
@@ -204,9 +293,10 @@ pub(super) async fn follow(args: &Args) -> Result<Outcome> {
 }
 
 /// Everything that is asked for, one JSON object a line, in the words of the Elastic Common Schema.
-pub(super) async fn export(args: &Args) -> Result<Outcome> {
-    let record = open(args).await?;
-    let list = record.sessions(&query(args)?).await?;
+pub(super) async fn export(args: &Args, is_remote: bool) -> Result<Outcome> {
+    let detail = Detail { programs: true, ..Detail::default() };
+    let Reading { source: record, query, .. } = Reading::open(args, is_remote, detail).await?;
+    let list = record.sessions(&query).await?;
     let mut output = io::BufWriter::new(io::stdout().lock());
     for session in &list.sessions {
         writeln!(output, "{}", escaped(&ecs::session_event(session).to_string()))?;

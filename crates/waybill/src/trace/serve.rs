@@ -19,7 +19,7 @@ use waybill_trace::{
     LiveSource, LocalRecord, PageAddress, PageServer, Runtime, SavedTrace, TraceSource,
 };
 
-use super::{Args, named_audit_log, now, runtime_socket};
+use super::{Args, named_audit_log, now, remote, runtime_socket};
 use crate::{Outcome, state_dir::trusted_directory};
 
 /// Where the page is served, and of what.
@@ -39,14 +39,19 @@ pub(super) struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// Whether it is about what was saved, wherever that was.
+    pub(super) fn is_of_file(&self) -> bool {
+        self.from.is_some()
+    }
+
     /// Whether the page is wanted.
     pub(super) fn is_wanted(&self) -> bool {
         self.serve.is_some()
     }
 }
 
-/// Serves until a signal.
-pub(super) fn run(args: &Args) -> Result<Outcome> {
+/// Serves until a signal: what was saved, what nodes tell through the API server, or what is on this machine.
+pub(super) fn run(args: &Args, is_remote: bool) -> Result<Outcome> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
@@ -55,6 +60,20 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
             Some(file) => {
                 let saved = SavedTrace::read(file).map_err(|error| anyhow!("{}", Chain(&error)))?;
                 serve(args, address, Arc::new(saved), std::future::pending()).await
+            }
+            None if is_remote => {
+                let (record, watch) = remote::whole(args).await?;
+                let watch = async move {
+                    if let Err(error) = watch.await {
+                        // The page goes on with what it has.
+                        let _ = writeln!(
+                            io::stderr(),
+                            "waybill: {error:#}; start the page again for what is new"
+                        );
+                    }
+                    std::future::pending::<()>().await;
+                };
+                serve(args, address, record, watch).await
             }
             None => {
                 let record = open(args).await?;

@@ -24,19 +24,20 @@ use crate::{
 /// How often gate is asked while following. It asks all nodes.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Which cluster. With one of these, or where no `waybill up` is on this machine, gate of a stock cluster is asked.
+/// Which cluster. With one of these, or where no `waybill up` is on this machine, the nodes of a cluster of ours are asked, or gate of a
+/// stock cluster.
 #[derive(clap::Args)]
 pub(super) struct StockArgs {
-    /// The kubeconfig of a stock cluster; without it $KUBECONFIG or ~/.kube/config, if no `waybill up` is on this machine.
-    #[arg(long, value_name = "FILE", help_heading = "Stock cluster", conflicts_with = "runtime")]
+    /// The kubeconfig of a cluster; without it $KUBECONFIG or ~/.kube/config, if no `waybill up` is on this machine.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Cluster")]
     kubeconfig: Option<PathBuf>,
 
     /// The context in it, rather than its current one.
-    #[arg(long, value_name = "NAME", help_heading = "Stock cluster", conflicts_with = "runtime")]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Cluster")]
     context: Option<String>,
 
     /// Only sessions of this namespace; on a stock cluster that needs the right to list them there alone.
-    #[arg(short, long, value_name = "NAMESPACE")]
+    #[arg(short, long, global = true, value_name = "NAMESPACE")]
     namespace: Option<String>,
 }
 
@@ -52,6 +53,17 @@ pub(super) fn is_meant(args: &Args) -> bool {
     let StockArgs { kubeconfig, context, .. } = &args.stock;
     let named = kubeconfig.is_some() || context.is_some();
     named || (args.runtime.is_none() && args.audit_log.is_none() && !args.state_dir.exists())
+}
+
+/// The cluster that the flags name.
+pub(super) fn cluster(args: &Args) -> ClusterArgs {
+    let StockArgs { kubeconfig, context, namespace } = &args.stock;
+    ClusterArgs::of(kubeconfig.clone(), context.clone(), namespace.clone())
+}
+
+/// Where a cluster with gate says so.
+pub(super) fn group_path() -> String {
+    format!("/apis/{STOCK_GROUP}/{STOCK_VERSION}")
 }
 
 /// Shows sessions of a stock cluster.
@@ -93,9 +105,8 @@ struct StockSources {
 
 impl StockSources {
     async fn open(args: &Args, filter: &Filter) -> Result<Self> {
-        let StockArgs { kubeconfig, context, namespace } = &args.stock;
-        let cluster = ClusterArgs::of(kubeconfig.clone(), context.clone(), namespace.clone());
-        let requests = cluster.connect().await?.requests;
+        let namespace = &args.stock.namespace;
+        let requests = cluster(args).connect().await?.requests;
         let (of_pod, pod) = match args.pod.as_deref().map(|pod| pod.split_once('/').ok_or(pod)) {
             Some(Ok((namespace, pod))) => (Some(namespace.to_owned()), Some(pod)),
             Some(Err(pod)) => (None, Some(pod)),

@@ -67,6 +67,10 @@ pub(crate) struct Plan {
     pub(crate) node_name: Option<String>,
     /// Further flags of the node, as a user would give them.
     pub(crate) node_flags: Vec<String>,
+    /// Further flags of the collector.
+    pub(crate) collector_flags: Vec<String>,
+    /// Whether there is one.
+    pub(crate) has_collector: bool,
     /// Drivers of variables that run beside it.
     pub(crate) drivers: Vec<DriverChoice>,
     pub(crate) built_in_images: Vec<BuiltIn>,
@@ -140,7 +144,7 @@ impl Stack {
         let files = issue_node(state.dir(), &identity, Timestamp::now())?;
         let embedded = runtime.is_some();
         let mut node = node(&plan, &state, &identity, &files, &socket);
-        let mut collector = embedded.then(|| collector_role(&plan, &state));
+        let mut collector = (embedded && plan.has_collector).then(|| collector_role(&plan, &state));
         let (_, (), first_image) = tokio::try_join!(
             async {
                 progress.begin("node");
@@ -420,6 +424,8 @@ fn collector_role(plan: &Plan, state: &State) -> Role {
     let mut flags = Flags::new("collector");
     flags.add("--state-dir", state.dir());
     flags.add("--runtime", format!("unix://{}", state.runtime_socket().display()));
+    flags.add("--listen", format!("unix://{}", state.collector_socket().display()));
+    flags.0.extend(plan.collector_flags.iter().map(OsString::from));
     flags.verbose(plan.verbose);
     flags.role("collector", "collector", plan, state)
 }
@@ -436,6 +442,7 @@ fn node(
     flags.add("--state-dir", state.dir().join("node"));
     flags.add("--log-dir", state.dir().join("logs/pods"));
     flags.add("--runtime", format!("unix://{}", socket.display()));
+    flags.add("--collector", format!("unix://{}", state.collector_socket().display()));
     flags.add("--listen", SocketAddr::new(NODE_ADDRESS, 0).to_string());
     flags.add("--kubeconfig", &files.kubeconfig);
     flags.add("--tls-cert-file", &files.serving_certificate);

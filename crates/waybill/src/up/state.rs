@@ -77,6 +77,10 @@ impl State {
         self.dir.join("run/runtime.sock")
     }
 
+    pub(super) fn collector_socket(&self) -> PathBuf {
+        self.dir.join("run/trace.sock")
+    }
+
     pub(super) fn runtime_run_dir(&self) -> PathBuf {
         runtime_run_dir(&self.dir)
     }

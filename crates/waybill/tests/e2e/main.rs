@@ -23,6 +23,7 @@ mod log_rotation;
 mod nodes;
 mod people;
 mod pids;
+mod programs;
 mod provenance;
 mod raw;
 mod reboot;

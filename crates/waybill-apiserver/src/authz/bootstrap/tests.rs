@@ -114,7 +114,7 @@ fn check_user(groups: &[&str], action: &Action, allowed: bool) {
 #[test]
 fn the_api_server_may_use_the_whole_api_of_nodes_and_nothing_else() {
     let group = [NODE_CLIENTS_GROUP];
-    for part in ["proxy", "stats", "log", "metrics", "pods", "healthz", "configz"] {
+    for part in ["proxy", "stats", "log", "metrics", "pods", "healthz", "configz", "trace"] {
         for verb in ["get", "create", "delete"] {
             check_user(&group, &on(verb, &format!("/nodes/{part}:n")), true);
         }
@@ -126,6 +126,32 @@ fn the_api_server_may_use_the_whole_api_of_nodes_and_nothing_else() {
         check_user(&group, &on("update", target), false);
     }
     check_user(&group, &on("get", "a/pods/exec:p"), false);
+}
+
+/// For whoever finds out who ran what: nobody has the right without being given it, and it is no way into pods.
+#[test]
+fn an_investigator_reads_records_of_nodes_and_nothing_else() {
+    let mut all = objects();
+    let role = "ClusterRole/waybill:investigator";
+    all.push(bind("", "investigators", role, &["User/irene"]));
+    let (index, errors) = RbacIndex::new(&all);
+    assert!(errors.is_empty(), "{errors:?}");
+    let authorizer = Authorizer::new(index, NodeGraph::default());
+    let may = |user_name: &str, verb: &str, target: &str| {
+        authorizer.authorize(&user(user_name, &[]), &on(verb, target), &[]).is_allowed()
+    };
+    assert!(may("irene", "get", "nodes/trace:n") && may("irene", "list", "nodes"));
+    for (verb, target) in [
+        ("create", "nodes/trace:n"),
+        ("get", "nodes/proxy:n"),
+        ("get", "a/pods/exec:p"),
+        ("get", "a/pods:p"),
+        ("get", "a/secrets:s"),
+    ] {
+        assert!(!may("irene", verb, target), "{verb} {target}");
+    }
+    check(&["get"], &["nodes/trace:n"], None);
+    check_user(&[AUTHENTICATED_GROUP], &on("get", "/nodes/trace:n"), false);
 }
 
 #[test]

@@ -182,6 +182,9 @@ fn a_node_reads_and_writes_itself() {
     }
     check("delete", "nodes:n", Err(""));
     check("get", "nodes/proxy:n", Err(""));
+    for node in ["n", "m"] {
+        check("get", &format!("nodes/trace:{node}"), Err(""));
+    }
 }
 
 #[test]

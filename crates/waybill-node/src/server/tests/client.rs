@@ -51,6 +51,11 @@ impl Client {
         self
     }
 
+    pub(super) fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.insert(name, http::HeaderValue::from_static(value));
+        self
+    }
+
     /// With a token of the API server for one exec session.
     pub(super) fn with_session(mut self, token: &str) -> Self {
         self.headers.append(SESSION_HEADER, token.parse().unwrap());
