@@ -301,9 +301,34 @@ fn caller(event: &Event) -> Caller {
     }
 }
 
+/// What an API server puts behind a URI that is too long for its log.
+const CUT: &str = "...TRUNCATED";
+
+/// What was asked for. A long URI is cut, maybe within an escape or a character; what is left of it still tells.
+fn options(uri: &str) -> PodExecOptions {
+    let query = uri.split_once('?').map_or("", |(_, query)| query);
+    let Some(mut left) = query.strip_suffix(CUT) else {
+        return PodExecOptions::from_query(query).unwrap_or_default();
+    };
+    // Half an escape, and up to three whole ones of a character; at last the whole of what was cut.
+    let mut options = PodExecOptions::from_query(left);
+    for _ in 0..4 {
+        let escape = left.rsplit_once('%').filter(|(_, rest)| rest.len() < 3);
+        let Some((before, _)) = escape.filter(|_| options.is_err()) else { break };
+        left = before;
+        options = PodExecOptions::from_query(left);
+    }
+    let whole =
+        || PodExecOptions::from_query(left.rsplit_once('&').map_or("", |(before, _)| before));
+    let mut options = options.or_else(|_| whole()).unwrap_or_default();
+    if let Some(word) = options.command.last_mut() {
+        word.push('…');
+    }
+    options
+}
+
 fn request(event: &Event, target: &ObjectReference, asked: Asked) -> Request {
-    let query = event.request_uri.split_once('?').map_or("", |(_, query)| query);
-    let options = PodExecOptions::from_query(query).unwrap_or_default();
+    let options = options(&event.request_uri);
     Request {
         audit_id: event.audit_id.clone(),
         asked,
@@ -359,6 +384,28 @@ mod tests {
         let mut event = event(id, "ResponseStarted");
         event["responseStatus"] = json!({"metadata": {}, "code": code});
         event
+    }
+
+    /// Hole: of a command that was cut within an escape nothing was shown at all.
+    #[test]
+    fn what_is_left_of_a_long_command_is_told() {
+        let begin = "/api/v1/namespaces/shop/pods/web/exec?container=app&command=true&command=";
+        for (end, last) in [
+            ("ab%01", "ab\u{1}…"),
+            ("ab%0", "ab…"),
+            ("ab%", "ab…"),
+            ("ab%C3", "ab…"),
+            ("ab", "ab…"),
+        ] {
+            let found = options(&format!("{begin}{end}{CUT}"));
+            assert_eq!(
+                (found.command, found.container.as_str()),
+                (vec!["true".to_owned(), last.to_owned()], "app"),
+                "{end}"
+            );
+        }
+        let found = options(&format!("{begin}x&stdout=tr{CUT}"));
+        assert_eq!(found.command, ["true", "x…"]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ use self::{
 };
 use crate::{
     audit::AuditLog,
-    journal::{Entry, LogName},
+    journal::{Entry, LogName, json_length},
     record::{EventSource, GapReason},
     runtime::{Container, Runtime, RuntimeError},
 };
@@ -302,8 +302,8 @@ impl Collector {
 
 /// About what the lines of a program take, with the one for its end.
 fn size(program: &crate::journal::ProgramEntry) -> u64 {
-    let words: usize = program.arguments.iter().map(|word| word.len() + 3).sum();
-    let size = 550 + program.program.len() + words;
+    let words: usize = program.arguments.iter().map(|word| json_length(word)).sum();
+    let size = 550 + json_length(&program.program) + words;
     size as u64
 }
 

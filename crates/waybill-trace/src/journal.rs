@@ -18,7 +18,6 @@ mod reader;
 mod verify;
 mod writer;
 
-pub(crate) use self::reader::parse as parse_line;
 pub use self::{
     chain::{ChainHead, START},
     entry::{Entry, ExitEntry, ProgramEntry, SessionEntry},
@@ -27,3 +26,4 @@ pub use self::{
     verify::{Finding, LogReport, Report, verify},
     writer::{JournalWriter, Limits, Opened},
 };
+pub(crate) use self::{entry::json_length, reader::parse as parse_line};

@@ -102,12 +102,15 @@ impl Output {
         Ok(Found { output, cut: sessions.cut + programs.cut, alive })
     }
 
-    pub(crate) fn append(&mut self, log: LogName, entry: &Entry) {
+    /// Adds a line. False if there is no room for it, which is counted.
+    pub(crate) fn append(&mut self, log: LogName, entry: &Entry) -> bool {
         let now = wall();
-        if !self.writer(log).append(entry, now) {
+        let is_taken = self.writer(log).append(entry, now);
+        if !is_taken {
             let (_, count) = self.refused.get_or_insert((now, 0));
             *count += 1;
         }
+        is_taken
     }
 
     pub(crate) fn has_waiting(&self) -> bool {

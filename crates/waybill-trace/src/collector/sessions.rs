@@ -8,7 +8,7 @@ use crate::{
     audit::Request,
     hide::hide_secrets,
     join::{End, Trace},
-    journal::SessionEntry,
+    journal::{SessionEntry, json_length},
     record::{EventSource, RecordedSession},
 };
 
@@ -17,6 +17,9 @@ const LINGER: SignedDuration = SignedDuration::from_mins(5);
 
 /// A request that was answered so long ago, and that the runtime never told of, is recorded by itself.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// So much of what was asked for is kept, in bytes of its line.
+const COMMAND: usize = 4 << 10;
 
 /// All sessions that are of interest now.
 #[derive(Debug, Default)]
@@ -134,6 +137,13 @@ impl Sessions {
         entries
     }
 
+    /// What was to be written of a session found no room, and is tried again.
+    pub(crate) fn not_written(&mut self, session: &str) {
+        if let Some(known) = self.known.get_mut(session) {
+            known.written = None;
+        }
+    }
+
     /// Forgets what ended a while ago, unless a process of it `lives`.
     pub(crate) fn forget_old(&mut self, now: Timestamp, lives: impl Fn(&str) -> bool) {
         let is_old = |at: Timestamp| now.duration_since(at) > LINGER;
@@ -151,9 +161,11 @@ impl Known {
     fn is_changed(&self) -> bool {
         let Some(written) = &self.written else { return true };
         let is_over = self.entry.trace.end != End::Running;
-        // Programs are counted by their own lines; the count is for when those are gone.
+        // Programs are counted by their own lines; the count is for when those are gone. One that grows on and on is told when it has
+        // doubled and at the end: a line each second for each of many sessions would push out those of others.
         written.trace != self.entry.trace
-            || written.not_kept != self.entry.not_kept
+            || self.entry.not_kept > written.not_kept.saturating_mul(2)
+            || (is_over && written.not_kept != self.entry.not_kept)
             || (is_over && written.programs != self.entry.programs)
     }
 }
@@ -165,8 +177,26 @@ fn without_secrets(mut trace: Trace) -> (Trace, Vec<u32>) {
     trace.process = None;
     let program = trace.command.first().cloned().unwrap_or_default();
     let (command, hidden_at) = hide_secrets(&program, &trace.command);
-    trace.command = command;
+    trace.command = shortened(command);
     (trace, hidden_at)
+}
+
+/// The audit log has the rest. Lines of sessions are for all users, and none of them may be so long that few push out many.
+fn shortened(mut command: Vec<String>) -> Vec<String> {
+    let mut left = COMMAND;
+    for (at, word) in command.iter_mut().enumerate() {
+        let length = json_length(word);
+        if length <= left {
+            left -= length;
+            continue;
+        }
+        // A character takes six bytes at most.
+        word.truncate(word.floor_char_boundary(left / 6));
+        word.push('…');
+        command.truncate(at + 1);
+        break;
+    }
+    command
 }
 
 #[cfg(test)]
@@ -213,6 +243,8 @@ mod tests {
         assert!(sessions.take_changed().is_empty(), "its line tells");
         sessions.count("a", false);
         assert_eq!(sessions.take_changed()[0].not_kept, 1);
+        sessions.not_written("a");
+        assert_eq!(sessions.take_changed().len(), 1, "there was no room for it");
         learn(&mut sessions, trace("a", Some("anna"), End::Over { at: time(9) }));
         assert_eq!(sessions.take_changed()[0].programs, 2);
         assert!(sessions.take_changed().is_empty());
@@ -226,6 +258,37 @@ mod tests {
         let entry = &sessions.take_changed()[0];
         assert_eq!(entry.trace.user(), Some("anna"));
         assert_eq!(entry.trace.end, End::Over { at: time(9) });
+    }
+
+    /// Hole: a session that ran more than its user may fill was written again each second, and pushed out all others.
+    #[test]
+    fn a_count_that_grows_on_is_written_a_few_times_only() {
+        let mut sessions = Sessions::default();
+        learn(&mut sessions, trace("a", Some("mallory"), End::Running));
+        let mut lines = 0;
+        for _ in 0..10_000 {
+            sessions.count("a", false);
+            lines += sessions.take_changed().len();
+        }
+        assert!((2..20).contains(&lines), "{lines}");
+        learn(&mut sessions, trace("a", Some("mallory"), End::Over { at: time(9) }));
+        assert_eq!(sessions.take_changed()[0].not_kept, 10_000);
+    }
+
+    /// Hole: of a command of control characters a line of 32 KB was written, of which 4,000 are the whole log.
+    #[test]
+    fn a_long_command_is_cut() {
+        for (words, expected) in [
+            (vec!["sh".to_owned(), "\u{1}".repeat(5_000), "more".to_owned()], 2),
+            (vec!["é".repeat(3_000)], 1),
+        ] {
+            let command = shortened(words);
+            assert_eq!(command.len(), expected);
+            assert!(command.last().is_some_and(|word| word.ends_with('…')));
+            assert!(serde_json::to_string(&command).unwrap().len() <= COMMAND + 32);
+        }
+        let short = vec!["sh".to_owned(), "-c".to_owned(), "x".repeat(4_000)];
+        assert_eq!(shortened(short.clone()), short);
     }
 
     #[test]

@@ -74,7 +74,10 @@ impl Collector {
             self.record(happened);
         }
         for entry in self.sessions.take_changed() {
-            self.output.append(LogName::Sessions, &Entry::Session(Box::new(entry)));
+            let id = entry.id.clone();
+            if !self.output.append(LogName::Sessions, &Entry::Session(Box::new(entry))) {
+                self.sessions.not_written(&id);
+            }
         }
     }
 
@@ -247,7 +250,9 @@ impl Collector {
             } else {
                 let exit = self.attribution.vanished(pid);
                 let entry = exit.map(Entry::Exit);
-                entry.iter().for_each(|entry| self.output.append(LogName::Programs, entry));
+                if let Some(entry) = &entry {
+                    self.output.append(LogName::Programs, entry);
+                }
             }
         }
         let clock = BootClock::now();

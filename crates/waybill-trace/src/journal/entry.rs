@@ -181,6 +181,16 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// How long a text is in a line, with its quotes and a comma.
+pub(crate) fn json_length(text: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        0..=0x1f => 6,
+        _ => 1,
+    };
+    3 + text.bytes().map(escaped).sum::<usize>()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

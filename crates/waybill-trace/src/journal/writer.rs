@@ -39,6 +39,8 @@ pub struct JournalWriter {
     next_number: u64,
     /// Lines that are part of the chain and not in the file.
     waiting: Vec<u8>,
+    /// The last attempt to write failed; the next one is made by who tries from time to time.
+    is_stuck: bool,
     is_dirty: bool,
 }
 
@@ -94,6 +96,7 @@ impl JournalWriter {
             file,
             next_number,
             waiting: Vec::new(),
+            is_stuck: false,
             is_dirty: false,
         };
         Ok(Opened { writer, cut })
@@ -109,9 +112,9 @@ impl JournalWriter {
         !self.waiting.is_empty()
     }
 
-    /// Adds a line, in memory. False if too many wait already.
+    /// Adds a line, in memory. False if too many wait already and cannot be written.
     pub fn append(&mut self, entry: &Entry, now: Timestamp) -> bool {
-        if self.waiting.len() >= self.limits.waiting {
+        if self.waiting.len() >= self.limits.waiting && (self.is_stuck || self.flush().is_err()) {
             return false;
         }
         if self.is_full() && self.flush().is_ok() {
@@ -143,6 +146,12 @@ impl JournalWriter {
 
     /// Writes what waits to the file. What cannot be written waits on, and the file ends with a whole line.
     pub fn flush(&mut self) -> io::Result<()> {
+        let written = self.write_waiting();
+        self.is_stuck = written.is_err();
+        written
+    }
+
+    fn write_waiting(&mut self) -> io::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }

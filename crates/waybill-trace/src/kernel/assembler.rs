@@ -131,10 +131,6 @@ impl Assembler {
         self.push(0x1f, to, from, 0, 0);
     }
 
-    pub(crate) fn or(&mut self, to: Register, number: i32) {
-        self.push(0x47, to, Register(0), 0, number);
-    }
-
     pub(crate) fn multiply(&mut self, to: Register, number: i32) {
         self.push(0x27, to, Register(0), 0, number);
     }

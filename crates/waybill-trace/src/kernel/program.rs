@@ -199,9 +199,9 @@ impl<'a> Writer<'a> {
             self.code.load(Width::Half, R1, STACK, NAME + 8);
             self.code.jump_if(R1, If::NotEqual, goes_on.into(), other);
         }
-        self.code.load(Width::Double, R1, EVENT, at::MATCHES);
-        self.code.or(R1, bit);
-        self.store(Width::Double, at::MATCHES, R1);
+        // The walk goes down, and the innermost name counts: the runtime's own cgroup, above all containers, may begin as the
+        // wrapper's sessions do.
+        self.code.store_number(Width::Double, EVENT, at::MATCHES, bit);
         if let Some(id) = leaf {
             self.code.load(Width::Double, R1, EVENT, id);
             self.store(Width::Double, at::LEAF, R1);

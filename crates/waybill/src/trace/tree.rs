@@ -96,18 +96,34 @@ fn line(process: &RecordedProcess) -> String {
         (ProcessState::Ended, _, Some(signal)) => format!("signal {signal}"),
         (ProcessState::Ended, None, None) => "ended".to_owned(),
     };
-    let words = if process.arguments.is_empty() {
-        process.program.clone()
-    } else {
-        process.arguments.join(" ")
-    };
-    let mut words: String = plain(&words).chars().take(COMMAND).collect();
-    if process.cut || process.arguments.join(" ").chars().count() > COMMAND {
+    let all = words(process);
+    let mut words: String = plain(&all).chars().take(COMMAND).collect();
+    if process.cut || all.chars().count() > COMMAND {
         words.push('…');
     }
     let moved = process.moved.map(|_| " (moved: nobody's)").unwrap_or_default();
     let time = process.started.strftime("%H:%M:%S%.3f");
     format!("{time} {} uid {} {words} [{end}]{moved}", process.pid, process.uid)
+}
+
+/// Where programs of an image lie. What is elsewhere is told with its path.
+const USUAL: [&str; 6] =
+    ["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
+
+/// What ran. A program chooses its first argument, so that alone is told only of those that go by their own name from where programs are.
+fn words(process: &RecordedProcess) -> String {
+    let Some((called, rest)) = process.arguments.split_first() else {
+        return process.program.clone();
+    };
+    let (directory, name) = process.program.rsplit_once('/').unwrap_or(("", &process.program));
+    let goes_by = called.strip_prefix('-').unwrap_or(called);
+    let goes_by = goes_by.rsplit('/').next().unwrap_or_default();
+    if *called == process.program || (goes_by == name && USUAL.contains(&directory)) {
+        return process.arguments.join(" ");
+    }
+    let ran = std::iter::once(&process.program).chain(rest).map(String::as_str);
+    let ran = ran.collect::<Vec<_>>().join(" ");
+    if goes_by == name { ran } else { format!("{ran} (as {called})") }
 }
 
 #[cfg(test)]
@@ -126,11 +142,34 @@ mod tests {
         let words: Vec<_> = words.split(' ').collect();
         let ended = (state != "running").then(|| format!("2026-01-02T03:04:{:02}Z", second + 1));
         serde_json::from_value(json!({
-            "session": "s", "pid": pid, "parent": 1, "parentProgram": parent, "uid": 0, "program": "/bin/x",
+            "session": "s", "pid": pid, "parent": 1, "parentProgram": parent, "uid": 0, "program": format!("/bin/{}", words[0]),
             "arguments": words, "cut": false, "hiddenAt": [], "started": format!("2026-01-02T03:04:{second:02}Z"),
             "ended": ended, "exitCode": (state == "ended").then_some(0), "signal": null, "state": state, "source": "ebpf",
         }))
         .unwrap()
+    }
+
+    /// Hole: `execv("/tmp/evil", ["ls", "-la"])` was shown as `ls -la`.
+    #[test]
+    fn a_program_is_not_told_by_the_name_that_it_chose() {
+        for (program, arguments, expected) in [
+            ("/bin/ls", &["ls", "-la"][..], "ls -la"),
+            ("/usr/bin/bash", &["-bash"], "-bash"),
+            ("/app/run", &["/app/run", "x"], "/app/run x"),
+            ("/tmp/evil", &["ls", "-la"], "/tmp/evil -la (as ls)"),
+            ("/tmp/ls", &["ls", "-la"], "/tmp/ls -la"),
+            ("ls", &["ls"], "ls"),
+            ("/tmp/evil", &[], "/tmp/evil"),
+            ("/tmp/evil", &[""], "/tmp/evil (as )"),
+        ] {
+            let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
+            let shown = RecordedProcess {
+                program: program.to_owned(),
+                arguments,
+                ..process(7, None, 5, "x", "ended")
+            };
+            assert_eq!(words(&shown), expected);
+        }
     }
 
     fn session() -> RecordedSession {

@@ -129,6 +129,20 @@ fn a_file_of_a_newer_version_is_left_alone() {
     assert!(fs::read_to_string(&file.path).unwrap().ends_with("half a l"));
 }
 
+/// Hole: a user whose programs had long arguments made lines of others be refused, although the disk had room.
+#[test]
+fn nothing_is_refused_while_the_disk_takes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = Limits { waiting: 1_000, ..limits() };
+    let opened = JournalWriter::open(directory.path(), LogName::Sessions, limits).unwrap();
+    let mut writer = opened.writer;
+    for number in 0..100 {
+        assert!(writer.append(&stop(number), now()), "{number}");
+    }
+    writer.flush().unwrap();
+    assert_eq!(stops(directory.path()), (0..100).collect::<Vec<_>>());
+}
+
 #[test]
 fn what_cannot_be_written_waits_and_more_than_that_is_refused() {
     let directory = tempfile::tempdir().unwrap();
