@@ -21,6 +21,12 @@ use crate::{
 const MOST_WAITING: usize = 8192;
 const MOST_BYTES: usize = 2 << 20;
 
+/// So many of them may be of one cgroup, so that nobody else's storm takes the place of others.
+const MOST_OF_ONE: usize = 4096;
+
+/// So many cgroups are remembered that are nobody's, such as those of another cluster on this machine.
+const MOST_FOREIGN: usize = 4096;
+
 /// A cgroup that the runtime was asked about so often, and so long, and did not know, is nobody's. In nanoseconds.
 const ASKED: u32 = 3;
 const PATIENCE: u64 = 10_000_000_000;
@@ -54,7 +60,19 @@ pub(crate) struct Attribution {
     waiting: VecDeque<Waiting>,
     waiting_pids: HashSet<u32>,
     waiting_bytes: usize,
+    /// How many of each cgroup wait.
+    waiting_of: HashMap<u64, usize>,
+    /// Those that did not find room because too many of their cgroup wait: whether they are lost depends on whose they are.
+    beyond: HashMap<u64, Beyond>,
+    /// Cgroups of which the runtime was asked, and that it does not know. Their IDs are never given again.
+    foreign: HashSet<u64>,
     lost: u64,
+}
+
+#[derive(Debug)]
+struct Beyond {
+    cgroups: Vec<u64>,
+    events: u64,
 }
 
 #[derive(Debug)]
@@ -72,6 +90,9 @@ impl Attribution {
             waiting: VecDeque::new(),
             waiting_pids: HashSet::new(),
             waiting_bytes: 0,
+            waiting_of: HashMap::new(),
+            beyond: HashMap::new(),
+            foreign: HashSet::new(),
             lost: 0,
         }
     }
@@ -94,6 +115,7 @@ impl Attribution {
                     let began = self.began(&event, &place, clock);
                     Some(Happened::Program(Box::new(began)))
                 }
+                None if self.foreign.contains(&innermost(&event)) => None,
                 None => self.wait(KernelEvent::Exec(event), 0),
             },
         }
@@ -115,13 +137,18 @@ impl Attribution {
         let waiting = std::mem::take(&mut self.waiting);
         self.waiting_pids.clear();
         self.waiting_bytes = 0;
+        self.waiting_of.clear();
         let mut happened = Vec::new();
         for Waiting { event, asked } in waiting {
             let is_new = match &event {
                 KernelEvent::Exec(event) => match self.places.of(event) {
                     Some(Place::Container(place)) => place.kind == ContainerKind::New,
                     Some(Place::Session(_)) => false,
-                    None if asked >= ASKED && now.saturating_sub(event.time) > PATIENCE => continue,
+                    None if self.foreign.contains(&innermost(event)) => continue,
+                    None if asked >= ASKED && now.saturating_sub(event.time) > PATIENCE => {
+                        self.forget_foreign(innermost(event));
+                        continue;
+                    }
                     None => true,
                 },
                 KernelEvent::Exit(event) => self.waiting_pids.contains(&event.pid),
@@ -132,7 +159,31 @@ impl Attribution {
                 happened.extend(self.hear(event, clock));
             }
         }
+        self.settle_beyond();
         happened
+    }
+
+    fn forget_foreign(&mut self, cgroup: u64) {
+        if self.foreign.len() >= MOST_FOREIGN {
+            self.foreign.clear();
+        }
+        self.foreign.insert(cgroup);
+    }
+
+    /// What found no room is lost once it is known to be somebody's.
+    fn settle_beyond(&mut self) {
+        let (places, foreign) = (&self.places, &self.foreign);
+        let mut lost = 0;
+        self.beyond.retain(|cgroup, beyond| match places.of_cgroups(&beyond.cgroups) {
+            Some(Place::Container(place)) if place.kind == ContainerKind::New => true,
+            Some(Place::Container(place)) if place.kind == ContainerKind::Ordinary => false,
+            Some(_) => {
+                lost += beyond.events;
+                false
+            }
+            None => !foreign.contains(cgroup),
+        });
+        self.lost += lost;
     }
 
     /// Events that were lost since the last time because too many waited.
@@ -157,6 +208,16 @@ impl Attribution {
     }
 
     fn wait(&mut self, event: KernelEvent, asked: u32) -> Option<Happened> {
+        if let KernelEvent::Exec(exec) = &event {
+            let cgroup = innermost(exec);
+            let held = self.waiting_of.entry(cgroup).or_insert(0);
+            if *held >= MOST_OF_ONE {
+                let none = || Beyond { cgroups: exec.cgroups.clone(), events: 0 };
+                self.beyond.entry(cgroup).or_insert_with(none).events += 1;
+                return None;
+            }
+            *held += 1;
+        }
         if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_BYTES {
             self.lost += 1;
         } else {
@@ -226,6 +287,11 @@ impl Attribution {
             signal: event.signal(),
         })
     }
+}
+
+/// The cgroup that a process is in.
+fn innermost(event: &ExecEvent) -> u64 {
+    event.cgroups.first().copied().unwrap_or(0)
 }
 
 fn pid(event: &KernelEvent) -> u32 {

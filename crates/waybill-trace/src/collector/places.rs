@@ -82,7 +82,12 @@ impl Places {
 
     /// The innermost cgroup that the runtime made.
     pub(crate) fn of(&self, event: &ExecEvent) -> Option<&Place> {
-        event.cgroups.iter().find_map(|id| self.cgroups.get(id))
+        self.of_cgroups(&event.cgroups)
+    }
+
+    /// The same for cgroups, innermost first.
+    pub(crate) fn of_cgroups(&self, cgroups: &[u64]) -> Option<&Place> {
+        cgroups.iter().find_map(|id| self.cgroups.get(id))
     }
 
     /// What gives away that a process did not begin where it is.

@@ -37,7 +37,9 @@ pub(crate) async fn measure(
                 "i=0; while [ $i -lt {programs} ]; do /bin/busybox true {source}_{user}_{at}_$i; i=$((i+1)); done"
             );
             let executor = &executors[user];
-            async move { drop(session(executor, &script).await) }
+            async move {
+                session(executor, &script).await;
+            }
         })
         .await;
     let time = begin.elapsed();

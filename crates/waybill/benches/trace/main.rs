@@ -14,7 +14,6 @@ mod collector;
 mod crowd;
 mod rates;
 
-#[expect(dead_code, reason = "shared with the measurement of the whole stack")]
 #[path = "../stack/numbers.rs"]
 mod numbers;
 #[expect(dead_code, reason = "shared with the measurement of the whole stack")]

@@ -252,10 +252,10 @@ async fn follow_record(
     let mut table = table::Table::default();
     let mut show = |session: &RecordedSession| -> Result<()> {
         // A debug container that is not made yet has neither begun nor ended.
-        if session.trace.end == waybill_trace::End::Unknown && session.trace.session.is_none() {
+        if session.trace.end == End::Unknown && session.trace.session.is_none() {
             return Ok(());
         }
-        let over = session.trace.end != waybill_trace::End::Running;
+        let over = session.trace.end != End::Running;
         if shown.insert(session.id.clone(), over) != Some(over) {
             let line = match args.output {
                 Output::Json => escaped(&serde_json::to_string(session)?),

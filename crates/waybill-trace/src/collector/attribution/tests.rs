@@ -97,8 +97,40 @@ fn a_cgroup_that_the_runtime_never_knows_is_nobodys() {
 fn more_than_can_wait_is_counted_as_lost() {
     let mut attribution = attribution();
     for pid in 0..MOST_WAITING + 3 {
+        attribution.hear(exec(u32::try_from(pid).unwrap(), 1, pid as u64, "sh"), clock());
+    }
+    assert_eq!((attribution.take_lost(), attribution.take_lost()), (3, 0));
+}
+
+/// Hole: what another cluster on the machine ran took the room of our own sessions.
+#[test]
+fn one_cgroup_does_not_take_the_room_of_others() {
+    let mut attribution = attribution();
+    for pid in 0..MOST_WAITING {
         attribution.hear(exec(u32::try_from(pid).unwrap(), 1, 5, "sh"), clock());
     }
+    attribution.hear(exec(100_000, 1, 6, "ls"), clock());
+    know_session(&mut attribution, 6, "anna");
+    assert_eq!(told(attribution.hear_waiting(clock(), LATER)), ["anna 100000 ls"]);
+    // Whose the others were is not known yet; nobody lost them if they are nobody's.
+    assert_eq!(attribution.take_lost(), 0);
+    for _ in 0..=ASKED {
+        attribution.hear_waiting(clock(), LATER);
+    }
+    assert!(!attribution.has_waiting());
+    assert_eq!(attribution.take_lost(), 0);
+    assert_eq!(attribution.hear(exec(7, 1, 5, "sh"), clock()), None);
+    assert!(!attribution.has_waiting(), "it is known to be nobody's");
+}
+
+#[test]
+fn what_found_no_room_is_lost_if_it_was_a_sessions() {
+    let mut attribution = attribution();
+    for pid in 0..MOST_OF_ONE + 3 {
+        attribution.hear(exec(u32::try_from(pid).unwrap(), 1, 5, "sh"), clock());
+    }
+    know_session(&mut attribution, 5, "anna");
+    assert_eq!(attribution.hear_waiting(clock(), LATER).len(), MOST_OF_ONE);
     assert_eq!((attribution.take_lost(), attribution.take_lost()), (3, 0));
 }
 
