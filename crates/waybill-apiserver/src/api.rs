@@ -33,8 +33,10 @@ use crate::{
     audit::{self, Budget, Recorder, RequestAudit, RequestFacts, choose_id},
     authn::{Authenticator, Peer},
     authz::{Authorizer, Decision},
+    cache::{CachedObject, ObjectKey},
     clock::Clock,
     http::{Answer, Body, Connection, InFlight, Service},
+    kinds::secret::SECRETS,
     metrics::Metrics,
     proxy::{NodeProxy, ProxyAnswer, ProxyBody, address::NodeAddressType, session::SessionSigner},
     query::{DryRun, Query},
@@ -334,17 +336,23 @@ impl Api {
                 let view = view(&context, route.resource)?;
                 self.reader.wait_for(read::From::parse_get(context.query)?).await?;
                 let object = self.reader.get(route)?;
+                context.audit.gives([&object.key].into_iter());
                 context.audit.response_object(|| object.document());
                 Ok(view.answer(http::StatusCode::OK, view.object(route.resource, &object, now)))
             }
             "list" => {
                 let view = view(&context, route.resource)?;
-                self.reader.list(context.user, route, context.query, &view, now).await
+                let Context { user, query, audit, .. } = context;
+                let given = |page: &[Arc<CachedObject>]| audit.gives(keys(page));
+                self.reader.list(user, route, query, (&view, now), given).await
             }
             "watch" => {
                 let options = WatchOptions::parse(route, context.query)?;
                 let clock = Arc::clone(&self.clock);
                 let view = view(&context, route.resource)?;
+                if route.resource.is(&SECRETS) {
+                    context.audit.gives(keys(&self.reader.seen_by(route.resource, &options)?));
+                }
                 let lines = watch_lines(&self.reader, route.resource, options, view, clock);
                 Ok(Answer { content_type: view.stream_type(), ..Answer::stream(lines.await?) })
             }
@@ -352,6 +360,10 @@ impl Api {
             _ => Box::pin(self.write(route, verb, context, request)).await,
         }
     }
+}
+
+fn keys(objects: &[Arc<CachedObject>]) -> impl Iterator<Item = &ObjectKey> {
+    objects.iter().map(|object| &object.key)
 }
 
 fn view(context: &Context<'_>, resource: &'static Resource) -> Result<View, Status> {

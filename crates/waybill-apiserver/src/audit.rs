@@ -21,7 +21,8 @@
 //! - If the disk does not keep up, requests wait a short while for a place. What happens then is
 //!   the choice of [`Overflow`]; an event that is lost is counted and the loss is logged.
 //! - What strangers cause goes to a log of its own, with a size and a rate of its own; what users are
-//!   refused has a rate for each of them ([`budget`]). No string that a client chose makes a record long
+//!   refused, and what they read, has a rate for each of them ([`budget`]); the first read of a Secret in a day has one of its own
+//!   ([`given`]). No string that a client chose makes a record long
 //!   ([`bound`]). So nobody without rights can push out what others did.
 //! - Events that are left out, and full files that are removed while they are young, are told of in the log.
 //! - Events that the disk does not take are kept in memory, as far as a bound allows, and written when it
@@ -32,6 +33,7 @@ mod bound;
 mod budget;
 mod event;
 mod file;
+mod given;
 mod id;
 mod log;
 mod logs;

@@ -4,6 +4,7 @@ mod answer;
 mod body;
 mod connection;
 mod in_flight;
+mod pace;
 mod room;
 mod turns;
 

@@ -42,6 +42,18 @@ impl Reader {
         found.ok_or_else(|| Status::not_found(route.status_target()))
     }
 
+    /// The objects that a watch is about, as they are now.
+    pub(crate) fn seen_by(
+        &self,
+        resource: &'static Resource,
+        options: &WatchOptions,
+    ) -> Result<Vec<Arc<CachedObject>>, Status> {
+        let selection = options.selection();
+        let keep = |object: &CachedObject| selection.selects(object);
+        let cache = self.cache(resource)?;
+        Ok(cache.list(&selection.namespace, None, usize::MAX, keep).objects)
+    }
+
     /// Waits until the caches have what `from` wants.
     pub(crate) async fn wait_for(&self, from: From) -> Result<(), Status> {
         let (From::NotOlderThan(wanted) | From::Exact(wanted)) = from else { return Ok(()) };

@@ -161,7 +161,7 @@ impl Api {
         }
         let code = answer.code.as_u16();
         self.observe(&exchange, asked, code);
-        let Exchange { id, audit, counted, .. } = exchange;
+        let Exchange { id, audit, counted, connection, .. } = exchange;
         let answer = match audit.complete(outcome).await {
             Ok(()) => answer,
             Err(_) if code >= 400 => answer,
@@ -172,12 +172,18 @@ impl Api {
                 )))
             }
         };
-        let mut response = answer.into_response(id.as_str()).map(|body| place.hold(body));
+        // Administrators, who are not counted, do not wait for others.
+        let large = match (&answer.body, &counted) {
+            (AnswerBody::Pieces(_), Some(_)) => Some(connection.pace.begin_large()),
+            _ => None,
+        };
+        let mut response = answer.into_response(id.as_str());
+        response = response.map(|body| place.hold(body).at(connection.pace));
         if compressed {
             mark_compressed(response.headers_mut());
         }
         match counted {
-            Some(counted) => response.map(|body| body.keeping(counted)),
+            Some(counted) => response.map(|body| body.keeping((counted, large))),
             None => response,
         }
     }

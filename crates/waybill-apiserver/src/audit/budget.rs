@@ -7,18 +7,40 @@ use std::{collections::HashMap, mem};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// So many events may come at once, and so many of strangers each second after that.
-const BURST: u32 = 1_000;
-const PER_SECOND: u32 = 10;
+/// What somebody may cause: so many events at once, and so many in an hour after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    burst: u32,
+    per_hour: u32,
+}
 
-/// So many of a user who is refused. Theirs share the log of all users, so they are counted by size: a record of up to this many
-/// bytes is one event. What one of them writes in a week, at this rate, leaves the log of that week to the others.
-const REFUSALS_PER_SECOND: u32 = 1;
+impl Allowance {
+    /// All strangers together, who have a log of their own.
+    const STRANGERS: Self = Self { burst: 1_000, per_hour: 36_000 };
+
+    // Those of users share one log, so they are counted by size: a record of up to [`BYTES_OF_EVENT`] is one event. What one user
+    // writes in a week, at all these rates together, leaves the log of that week to the others.
+
+    /// What a user is refused.
+    pub(super) const REFUSALS: Self = Self { burst: 1_000, per_hour: 1_200 };
+
+    /// Tokens that a user gets. Who asks for more gets the last one again, which holds for minutes.
+    pub(super) const LOGINS: Self = Self { burst: 1_000, per_hour: 360 };
+
+    /// What a user reads: more than people and programs do, unless they want the log to be about nothing else.
+    pub(super) const READS: Self = Self { burst: 10_000, per_hour: 1_200 };
+
+    /// Reads of Secrets that the user was given before.
+    pub(super) const SECRETS_AGAIN: Self = Self { burst: 10_000, per_hour: 600 };
+
+    /// Reads of Secrets that give the user something for the first time in a day: 10,000 of them each day.
+    pub(super) const NEW_SECRETS: Self = Self { burst: 10_000, per_hour: 420 };
+}
+
 const BYTES_OF_EVENT: u64 = 1 << 10;
 
-/// So many reads that are allowed may come at once: more than people and programs make, unless they want the log to
-/// be about nothing else. After that they have the rate of refusals.
-const READS: u32 = 10_000;
+/// As many as an hour has milliseconds, so that a rate by the hour makes up for whole numbers in each of them.
+const EVENT: u32 = 3_600_000;
 
 /// The log tells at most this often what is left out.
 pub(super) const QUIET: SignedDuration = SignedDuration::from_secs(10);
@@ -31,23 +53,15 @@ const USERS: usize = 1_000;
 pub(crate) struct Budgets {
     users: HashMap<String, Budget>,
     others: Budget,
-    /// What a user begins with.
-    burst: u32,
-}
-
-impl Default for Budgets {
-    /// Those of users who are refused.
-    fn default() -> Self {
-        Self::of_users(BURST)
-    }
+    /// What a user may cause.
+    each: Allowance,
 }
 
 /// One budget, and what was left out because it was used up.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    burst: u32,
-    per_second: u32,
-    /// Thousandths of events that were recorded and not made up for yet.
+    allowance: Allowance,
+    /// What was recorded and not made up for yet; an event is [`EVENT`].
     used: i64,
     /// When that was so.
     at: Option<Timestamp>,
@@ -66,13 +80,13 @@ pub(crate) struct LeftOut {
 impl Default for Budget {
     /// That of strangers.
     fn default() -> Self {
-        Self { burst: BURST, per_second: PER_SECOND, used: 0, at: None, left_out: None, told: None }
+        Self::new(Allowance::STRANGERS)
     }
 }
 
 impl Budget {
-    fn of_user(burst: u32) -> Self {
-        Self { burst, per_second: REFUSALS_PER_SECOND, ..Self::default() }
+    fn new(allowance: Allowance) -> Self {
+        Self { allowance, used: 0, at: None, left_out: None, told: None }
     }
 
     /// Whether another event may be recorded. If not, it is counted.
@@ -82,15 +96,15 @@ impl Budget {
 
     /// The same for an event of that size.
     fn take_bytes(&mut self, bytes: u64, now: Timestamp) -> bool {
-        let cost = bytes.saturating_mul(1000) / BYTES_OF_EVENT;
-        let cost = i64::try_from(cost).unwrap_or(i64::MAX).max(1000);
+        let cost = bytes.saturating_mul(u64::from(EVENT)) / BYTES_OF_EVENT;
+        let cost = i64::try_from(cost).unwrap_or(i64::MAX).max(i64::from(EVENT));
         let passed = self.at.map_or(i64::MAX, |at| {
             i64::try_from(now.duration_since(at).as_millis()).unwrap_or(i64::MAX)
         });
-        let regained = passed.max(0).saturating_mul(i64::from(self.per_second));
+        let regained = passed.max(0).saturating_mul(i64::from(self.allowance.per_hour));
         self.used = self.used.saturating_sub(regained).max(0);
         self.at = Some(now);
-        if self.used.saturating_add(cost) <= i64::from(self.burst) * 1000 {
+        if self.used.saturating_add(cost) <= i64::from(self.allowance.burst) * i64::from(EVENT) {
             self.used += cost;
             return true;
         }
@@ -122,22 +136,17 @@ impl Budget {
     }
 
     fn is_idle(&self, now: Timestamp) -> bool {
-        let rested = self.at.is_none_or(|at| {
-            now.duration_since(at)
-                > SignedDuration::from_secs(i64::from(self.burst / self.per_second))
-        });
+        let Allowance { burst, per_hour } = self.allowance;
+        let rest = SignedDuration::from_hours(1 + i64::from(burst / per_hour));
+        let rested = self.at.is_none_or(|at| now.duration_since(at) > rest);
         rested && self.left_out.is_none()
     }
 }
 
 impl Budgets {
-    /// Those of users who read.
-    pub(crate) fn of_reads() -> Self {
-        Self::of_users(READS)
-    }
-
-    fn of_users(burst: u32) -> Self {
-        Self { users: HashMap::new(), others: Budget::of_user(burst), burst }
+    /// Each user may cause so much.
+    pub(super) fn new(each: Allowance) -> Self {
+        Self { users: HashMap::new(), others: Budget::new(each), each }
     }
 
     /// Whether another event of `user`, of that size, may be recorded. If not, it is counted.
@@ -151,8 +160,8 @@ impl Budgets {
         if self.users.len() >= USERS {
             return self.others.take_bytes(bytes, now);
         }
-        let burst = self.burst;
-        let budget = self.users.entry(user.to_owned()).or_insert_with(|| Budget::of_user(burst));
+        let each = self.each;
+        let budget = self.users.entry(user.to_owned()).or_insert_with(|| Budget::new(each));
         budget.take_bytes(bytes, now)
     }
 
@@ -211,7 +220,7 @@ mod tests {
 
     #[test]
     fn one_user_does_not_use_up_what_another_may() {
-        let mut budgets = Budgets::default();
+        let mut budgets = Budgets::new(Allowance::REFUSALS);
         while budgets.take("mallory", 0, at(0)) {}
         assert!(budgets.take("jane", 0, at(0)));
         let told = budgets.take_due(at(0));
@@ -226,28 +235,36 @@ mod tests {
         let room = max_bytes * max_backups.unwrap() as u64;
         let notice = 1 << 10;
         for bytes in [100, 700, 5_000, 64 << 10] {
-            for (mut budgets, mut written) in [(Budgets::default(), 0), (Budgets::of_reads(), 0)] {
-                for second in 0..keep_at_least.as_secs() {
+            let mut written = 0;
+            for each in [
+                Allowance::REFUSALS,
+                Allowance::LOGINS,
+                Allowance::READS,
+                Allowance::SECRETS_AGAIN,
+                Allowance::NEW_SECRETS,
+            ] {
+                let mut budgets = Budgets::new(each);
+                for second in (0..keep_at_least.as_secs()).step_by(10) {
                     let now = at(second * 1000);
                     while budgets.take("mallory", bytes, now) {
                         written += bytes;
                     }
                     written += notice * budgets.take_due(now).len() as u64;
                 }
-                assert!(written < room * 7 / 10, "{bytes}: {written} of {room}");
             }
+            assert!(written < room * 9 / 10, "{bytes}: {written} of {room}");
         }
     }
 
     #[test]
     fn many_names_do_not_grow_without_bound() {
-        let mut budgets = Budgets::default();
+        let mut budgets = Budgets::new(Allowance::REFUSALS);
         for user in 0..5_000 {
             budgets.take(&user.to_string(), 0, at(0));
         }
         assert!(budgets.users.len() <= USERS);
         // Those who rest make room for others.
-        budgets.take("late", 0, at(2_000_000));
+        budgets.take("late", 0, at(7_200_000));
         assert!(budgets.users.contains_key("late"));
     }
 }

@@ -10,10 +10,12 @@ use std::sync::{
 use jiff::Timestamp;
 
 use super::{
-    budget::{self, Budget, Budgets, LeftOut},
+    budget::{self, Allowance, Budget, Budgets, LeftOut},
+    given::Given,
     log::AuditLog,
-    notice::Notice,
+    notice::{Missing, Notice},
 };
+use crate::cache::ObjectKey;
 
 /// Where records go, and how many of them those may cause who have no rights.
 pub(crate) struct Logs {
@@ -24,18 +26,14 @@ pub(crate) struct Logs {
     refusals: Mutex<Budgets>,
     /// Of logins alone: who was refused often, or asked often who they are, still gets a token.
     logins: Mutex<Budgets>,
-    /// Of what users read; that of Secrets apart, so that nobody hides it behind other reads.
+    /// Of what users read; that of Secrets apart, so that nobody hides it behind other reads, and what is new to them apart
+    /// from that, so that nobody hides it behind reads of what is theirs.
     reads: Mutex<Budgets>,
-    secret_reads: Mutex<Budgets>,
+    secrets_again: Mutex<Budgets>,
+    new_secrets: Mutex<Budgets>,
+    given: Given,
     /// When what was left out is told next, in milliseconds; never if nothing was.
     tell_at: AtomicI64,
-}
-
-/// What is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Read {
-    Secrets,
-    Others,
 }
 
 /// Nothing is to be told.
@@ -47,10 +45,12 @@ impl Logs {
             users,
             strangers,
             strangers_budget: Mutex::default(),
-            refusals: Mutex::default(),
-            logins: Mutex::default(),
-            reads: Mutex::new(Budgets::of_reads()),
-            secret_reads: Mutex::new(Budgets::of_reads()),
+            refusals: Mutex::new(Budgets::new(Allowance::REFUSALS)),
+            logins: Mutex::new(Budgets::new(Allowance::LOGINS)),
+            reads: Mutex::new(Budgets::new(Allowance::READS)),
+            secrets_again: Mutex::new(Budgets::new(Allowance::SECRETS_AGAIN)),
+            new_secrets: Mutex::new(Budgets::new(Allowance::NEW_SECRETS)),
+            given: Given::default(),
             tell_at: AtomicI64::new(NEVER),
         }
     }
@@ -80,12 +80,27 @@ impl Logs {
     }
 
     /// Whether a read of `user` that is allowed may be recorded, in so many bytes.
-    pub(super) fn take_for_read(&self, kind: Read, user: &str, bytes: u64, now: Timestamp) -> bool {
-        let budgets = match kind {
-            Read::Secrets => &self.secret_reads,
-            Read::Others => &self.reads,
-        };
-        self.take(budgets, user, bytes, now)
+    pub(super) fn take_for_read(&self, user: &str, bytes: u64, now: Timestamp) -> bool {
+        self.take(&self.reads, user, bytes, now)
+    }
+
+    /// The same for a read that gives `user` these Secrets; none if it found nothing.
+    pub(super) fn take_for_secrets<'a>(
+        &self,
+        user: &str,
+        secrets: impl Iterator<Item = &'a ObjectKey>,
+        bytes: u64,
+        now: Timestamp,
+    ) -> bool {
+        let gift = self.given.gift(user, secrets);
+        if !self.given.is_new(&gift, now) {
+            return self.take(&self.secrets_again, user, bytes, now);
+        }
+        let taken = self.take(&self.new_secrets, user, bytes, now);
+        if taken {
+            self.given.note(gift);
+        }
+        taken
     }
 
     fn take(&self, budgets: &Mutex<Budgets>, user: &str, bytes: u64, now: Timestamp) -> bool {
@@ -96,9 +111,15 @@ impl Logs {
         taken
     }
 
-    /// All budgets of users.
-    fn of_users(&self) -> [&Mutex<Budgets>; 4] {
-        [&self.refusals, &self.logins, &self.reads, &self.secret_reads]
+    /// All budgets of users, with what is left out for want of them.
+    fn of_users(&self) -> [(&Mutex<Budgets>, Missing); 5] {
+        [
+            (&self.refusals, Missing::OfNoEffect),
+            (&self.logins, Missing::OfNoEffect),
+            (&self.reads, Missing::OfNoEffect),
+            (&self.secrets_again, Missing::OfNoEffect),
+            (&self.new_secrets, Missing::NewSecrets),
+        ]
     }
 
     fn left_out(&self, log: &AuditLog, now: Timestamp) {
@@ -114,9 +135,8 @@ impl Logs {
             return;
         }
         let strangers = lock(&self.strangers_budget).take_due(now);
-        let users: Vec<_> =
-            self.of_users().into_iter().flat_map(|budgets| lock(budgets).take_due(now)).collect();
-        let next = match (&strangers, users.is_empty()) {
+        let users = self.of_users().map(|(budgets, what)| (what, lock(budgets).take_due(now)));
+        let next = match (&strangers, users.iter().all(|(_, left_out)| left_out.is_empty())) {
             (None, true) => NEVER,
             _ => now.as_millisecond().saturating_add(budget::QUIET.as_secs().saturating_mul(1000)),
         };
@@ -127,8 +147,7 @@ impl Logs {
     /// The same, whether it is time or not: the logs end.
     pub(super) fn tell_the_rest(&self, now: Timestamp) {
         let strangers = lock(&self.strangers_budget).last_word();
-        let users: Vec<_> =
-            self.of_users().into_iter().flat_map(|budgets| lock(budgets).last_words()).collect();
+        let users = self.of_users().map(|(budgets, what)| (what, lock(budgets).last_words()));
         self.put_notices(strangers, &users, now);
     }
 
@@ -143,15 +162,23 @@ impl Logs {
         self.users.trouble().or_else(|| self.strangers.trouble())
     }
 
-    fn put_notices(&self, strangers: Option<LeftOut>, users: &[(String, LeftOut)], now: Timestamp) {
-        let notice = |who, LeftOut { events, from, to }| {
-            Notice::LeftOut { who, events, from, to }.event(now)
+    fn put_notices(
+        &self,
+        strangers: Option<LeftOut>,
+        users: &[(Missing, Vec<(String, LeftOut)>)],
+        now: Timestamp,
+    ) {
+        let notice = |what, who, LeftOut { events, from, to }| {
+            Notice::LeftOut { what, who, events, from, to }.event(now)
         };
         if let Some(left_out) = strangers {
-            self.strangers.put(&notice("system:anonymous", left_out));
+            let told = notice(Missing::OfNoEffect, "system:anonymous", left_out);
+            self.strangers.put(&told);
         }
-        for (user, left_out) in users {
-            self.users.put(&notice(user, *left_out));
+        for (what, users) in users {
+            for (user, left_out) in users {
+                self.users.put(&notice(*what, user, *left_out));
+            }
         }
     }
 }

@@ -21,9 +21,30 @@ pub(crate) enum Notice<'a> {
     Torn { bytes: u64 },
     /// A full file was removed although its records are younger than they should become.
     Dropped { file: &'a str, until: Timestamp },
-    /// So many requests were refused, or changed nothing, and are not recorded, because there were too many of them. `who` is
-    /// a user, or empty for many of them.
-    LeftOut { who: &'a str, events: u64, from: Timestamp, to: Timestamp },
+    /// So many requests are not recorded, because there were too many of them. `who` is a user, or empty for many of them.
+    LeftOut { what: Missing, who: &'a str, events: u64, from: Timestamp, to: Timestamp },
+}
+
+/// What kind of requests is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// They were refused, or changed nothing.
+    OfNoEffect,
+    /// They gave a user Secrets that no other record says that they have.
+    NewSecrets,
+}
+
+impl Missing {
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::OfNoEffect => {
+                "requests that were refused or changed nothing are left out, because they are too many"
+            }
+            Self::NewSecrets => {
+                "reads of Secrets that the user had not read before are left out, because they are too many"
+            }
+        }
+    }
 }
 
 impl Notice<'_> {
@@ -77,11 +98,8 @@ impl Notice<'_> {
                 say("file", file);
                 say("to", &MicroTime(*until));
             }
-            Self::LeftOut { who, events, from, to } => {
-                say(
-                    "notice",
-                    &"requests that were refused or changed nothing are left out, because they are too many",
-                );
+            Self::LeftOut { what, who, events, from, to } => {
+                say("notice", &what.sentence());
                 say("user", who);
                 say("events", events);
                 say("from", &MicroTime(*from));

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    mem,
+    iter, mem,
     net::IpAddr,
     sync::Arc,
     thread,
@@ -21,11 +21,11 @@ use crate::{
             Stage, UserInfo,
         },
         log::{AuditLog, Full, Places, Unwritten, Urgency, Written},
-        logs::Read,
         mask::mask_request_uri,
         policy::{Decision, Policy},
     },
     authz::{self, bootstrap::UNAUTHENTICATED_GROUP},
+    cache::ObjectKey,
     clock::Clock,
     request::{Action, Target, User},
 };
@@ -120,22 +120,25 @@ impl Recorder {
         Ok(RequestAudit { id: facts.id, record })
     }
 
-    /// What is read changes nothing, so too many reads of one user that are allowed are left out. Not where requests that
-    /// cannot be recorded are refused: there all must be.
+    /// What is read changes nothing, so too many reads of one user that are allowed are left out. Of Secrets it depends on what
+    /// they are given, see [`RequestAudit::gives`].
     fn may_tell_of_read(
         &self,
         facts: &RequestFacts<'_>,
         decision: Decision,
         now: Timestamp,
     ) -> bool {
-        let is_allowed = facts.decision.is_some_and(authz::Decision::is_allowed);
-        let Some(read) = read_of(facts.action).filter(|_| is_allowed) else { return true };
-        if self.is_required(facts.action) {
+        if !self.may_be_left_out(facts) || is_about_secrets(facts.action) {
             return true;
         }
-        let lines = count_events(decision, facts.lifetime, false);
-        let bytes = bound::about(facts) * u64::from(lines);
-        self.logs.take_for_read(read, &facts.user.name, bytes, now)
+        let bytes = about_bytes(facts, decision);
+        self.logs.take_for_read(&facts.user.name, bytes, now)
+    }
+
+    /// Whether it is a read that may be missing in the log. None is where requests that cannot be recorded are refused: there all must be.
+    fn may_be_left_out(&self, facts: &RequestFacts<'_>) -> bool {
+        let is_allowed = facts.decision.is_some_and(authz::Decision::is_allowed);
+        is_allowed && !may_change(facts.action) && !self.is_required(facts.action)
     }
 
     /// Whether a request must not go on while nothing can be recorded. Health and metrics always may.
@@ -189,6 +192,8 @@ impl Recorder {
         if let Some(decision) = facts.decision {
             judge(&mut event.annotations, decision);
         }
+        let is_undecided =
+            !stranger && is_about_secrets(facts.action) && self.may_be_left_out(facts);
         Record {
             event,
             decision,
@@ -197,6 +202,7 @@ impl Recorder {
             stranger,
             clock: Arc::clone(&self.clock),
             is_held_back: decision.records(Stage::RequestReceived),
+            undecided: is_undecided.then(|| about_bytes(facts, decision)),
             session: is_session(facts.action),
             required: self.is_required(facts.action),
             changes: may_change(facts.action),
@@ -291,6 +297,14 @@ impl RequestAudit {
         }
     }
 
+    /// The client is given these objects; to be told before the answer begins. Reads of Secrets that gave the user nothing new
+    /// are left out if there are too many of them.
+    pub(crate) fn gives<'a>(&mut self, objects: impl Iterator<Item = &'a ObjectKey>) {
+        if self.record.as_mut().is_some_and(|record| !record.may_tell_of_secrets(objects)) {
+            self.record = None;
+        }
+    }
+
     /// What the client sent. The closure runs only if the level asks for it.
     pub(crate) fn request_object(&mut self, object: impl FnOnce() -> Value) {
         if let Some(record) = self.record.as_mut().filter(|record| record.keeps(Level::Request)) {
@@ -355,6 +369,8 @@ impl RequestAudit {
                     Ok(())
                 };
             }
+        } else if !record.may_tell_of_secrets(iter::empty()) {
+            return Ok(());
         }
         let written = record.emit(Stage::ResponseComplete);
         let settled = record.settle(written).await;
@@ -388,6 +404,9 @@ impl Drop for RequestAudit {
         status.get_or_insert_with(|| {
             ResponseStatus::failure(499, "ClientClosedRequest", "the client went away")
         });
+        if !record.may_tell_of_secrets(iter::empty()) {
+            return;
+        }
         record.emit(Stage::ResponseComplete);
     }
 }
@@ -402,6 +421,8 @@ struct Record {
     clock: Clock,
     /// Of the request nothing is told yet, though the policy asks for its first event: a refusal may be left out whole.
     is_held_back: bool,
+    /// What the record of a read takes of which it is not known yet whether it may be left out, in bytes.
+    undecided: Option<u64>,
     /// Whether something in a container is reached.
     session: bool,
     /// Whether the request must not be carried out unrecorded.
@@ -432,7 +453,8 @@ impl Record {
             self.decision.require(Stage::RequestReceived);
             self.is_held_back = true;
         }
-        let received = if self.is_open_to_all { None } else { self.tell_received() };
+        let waits = self.is_open_to_all || self.undecided.is_some();
+        let received = if waits { None } else { self.tell_received() };
         match received.filter(|_| self.session) {
             Some(received) => self.log().wait(received).await,
             None => Ok(()),
@@ -454,6 +476,14 @@ impl Record {
         } else {
             self.logs.take_for_refusal(user, bytes, now)
         }
+    }
+
+    /// Whether a read that gives these objects is told. What was decided once stays.
+    fn may_tell_of_secrets<'a>(&mut self, given: impl Iterator<Item = &'a ObjectKey>) -> bool {
+        self.undecided.take().is_none_or(|bytes| {
+            let user = &self.event.user.username;
+            self.logs.take_for_secrets(user, given, bytes, (self.clock)())
+        })
     }
 
     /// Queues the first event if it was held back, as it would have been without what is known by now.
@@ -562,11 +592,13 @@ fn may_change(action: &Action) -> bool {
     is_session(action) || !reads
 }
 
-fn read_of(action: &Action) -> Option<Read> {
-    let of_secrets =
-        matches!(&action.target, Target::Resource(target) if target.resource == "secrets");
-    let read = if of_secrets { Read::Secrets } else { Read::Others };
-    (!may_change(action)).then_some(read)
+fn is_about_secrets(action: &Action) -> bool {
+    matches!(&action.target, Target::Resource(target) if target.resource == "secrets")
+}
+
+/// About how long all lines of a request are.
+fn about_bytes(facts: &RequestFacts<'_>, decision: Decision) -> u64 {
+    bound::about(facts) * u64::from(count_events(decision, facts.lifetime, false))
 }
 
 /// Whether nobody knows who asks. A name or a group alone may be somebody's who wants to be overlooked.

@@ -28,7 +28,7 @@ pub(crate) enum AnswerBody {
     Stream(Body),
 }
 
-/// The pieces of a large answer, each made when it is asked for.
+/// The pieces of a large answer, each made when it is asked for. One that is not complete yet may be empty.
 pub(crate) type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
 
 /// How large a piece of a large answer is about.
@@ -161,17 +161,18 @@ impl GzipPieces {
 impl Iterator for GzipPieces {
     type Item = Bytes;
 
+    /// Compresses one piece, so that others are not kept waiting for many.
     fn next(&mut self) -> Option<Bytes> {
-        for piece in self.pieces.by_ref() {
-            // Writing to memory does not fail.
-            let encoder = self.encoder.as_mut()?;
-            encoder.write_all(&piece).ok()?;
-            if encoder.get_ref().len() >= PIECE {
-                return Some(Bytes::from(std::mem::take(encoder.get_mut())));
-            }
-        }
-        let rest = self.encoder.take()?.finish().ok()?;
-        Some(Bytes::from(rest))
+        let Some(piece) = self.pieces.next() else {
+            let rest = self.encoder.take()?.finish().ok()?;
+            return Some(Bytes::from(rest));
+        };
+        let encoder = self.encoder.as_mut()?;
+        // Writing to memory does not fail.
+        encoder.write_all(&piece).ok()?;
+        let is_complete = encoder.get_ref().len() >= PIECE;
+        let made = if is_complete { std::mem::take(encoder.get_mut()) } else { Vec::new() };
+        Some(Bytes::from(made))
     }
 }
 

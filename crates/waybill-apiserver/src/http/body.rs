@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -13,10 +13,14 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::timeout;
 use waybill_api::status::Status;
 
+use super::pace::Pace;
+
 /// The body of an answer: as a whole, or in pieces as they come. It keeps what must live until all of it was taken, or it was
 /// given up.
 pub(crate) struct Body {
     content: Content,
+    /// That of its connection, for what is made while it is sent.
+    pace: Option<Pace>,
     kept: Option<Box<dyn Send>>,
 }
 
@@ -37,7 +41,7 @@ pub(super) const LIMIT: usize = 3 * 1024 * 1024;
 impl Body {
     /// A body that is known as a whole.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self { content: Content::Whole(bytes), kept: None }
+        Self { content: Content::Whole(bytes), pace: None, kept: None }
     }
 
     /// A body that comes in pieces, as long as there are any, or breaks off.
@@ -56,6 +60,11 @@ impl Body {
         Self { kept: Some(kept), ..self }
     }
 
+    /// The same body, made at the pace of its connection.
+    pub(crate) fn at(self, pace: Pace) -> Self {
+        Self { pace: Some(pace), ..self }
+    }
+
     /// The same body as `make` gives it away: of pieces, or of a rest alone that is longer than `most`.
     pub(super) fn in_pieces<B>(
         self,
@@ -67,19 +76,19 @@ impl Body {
     {
         let made = match self.content {
             Content::Whole(bytes) if bytes.len() <= most => {
-                return Self { content: Content::Whole(bytes), kept: self.kept };
+                return Self { content: Content::Whole(bytes), ..self };
             }
             Content::Whole(bytes) => make(None, bytes),
             Content::Pieces(pieces) => make(Some(pieces), Bytes::new()),
         };
-        Self { content: Content::Pieces(made.boxed_unsync()), kept: self.kept }
+        Self { content: Content::Pieces(made.boxed_unsync()), ..self }
     }
 }
 
 /// The body of a node's answer, which is passed on.
 impl From<Pieces> for Body {
     fn from(pieces: Pieces) -> Self {
-        Self { content: Content::Pieces(pieces), kept: None }
+        Self { content: Content::Pieces(pieces), pace: None, kept: None }
     }
 }
 
@@ -91,10 +100,21 @@ impl hyper::body::Body for Body {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.get_mut().content {
+        let this = self.get_mut();
+        match &mut this.content {
             Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Content::Pieces(pieces) => Pin::new(pieces).poll_frame(context),
+            Content::Pieces(pieces) => loop {
+                if this.pace.as_ref().is_some_and(|pace| !pace.take_piece()) {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                match ready!(Pin::new(&mut *pieces).poll_frame(context)) {
+                    // Worked on, but not complete.
+                    Some(Ok(frame)) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
+                    other => return Poll::Ready(other),
+                }
+            },
         }
     }
 

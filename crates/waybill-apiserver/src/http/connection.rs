@@ -18,7 +18,7 @@ use hyper::{
     server::conn::{http1, http2},
     service::service_fn,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
 use tokio::{
@@ -34,7 +34,12 @@ use waybill_stream::{
     open_connections::{ACCEPT_PAUSE, AcceptTrouble, OpenConnection, OpenConnections},
 };
 
-use super::{answer::PIECE, body::Body, room::Room};
+use super::{
+    answer::PIECE,
+    body::Body,
+    pace::{Pace, Paced, PacedExecutor, Workers},
+    room::Room,
+};
 use crate::authn::Peer;
 
 /// How often a silent HTTP/2 client is asked whether it is still there.
@@ -58,6 +63,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Arc<Peer>,
     /// Counts as long as it, or a session that came from it, lasts.
     pub(crate) open: Arc<OpenConnection>,
+    /// How it is worked on.
+    pub(crate) pace: Pace,
     /// What the requests of one connection may make us hold, where several come at once.
     pub(crate) room: Option<Room>,
     /// The place of this request's body in that room; why there is none.
@@ -105,6 +112,7 @@ impl Listener {
         let connections = TaskTracker::new();
         let abort = CancellationToken::new();
         let mut trouble = AcceptTrouble::default();
+        let workers = Workers::new();
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
@@ -124,7 +132,7 @@ impl Listener {
             let open = Arc::new(self.open.open());
             let connection = serve_connection(
                 (stream, address, Arc::clone(&open)),
-                (acceptor.clone(), self.patience),
+                (acceptor.clone(), self.patience, workers.clone()),
                 Arc::clone(&service),
                 // Of its own: who waits for one that all share takes its lock with every step.
                 stop.child_token(),
@@ -148,7 +156,7 @@ impl Listener {
 
 async fn serve_connection<S: Service>(
     (stream, address, open): (TcpStream, SocketAddr, Arc<OpenConnection>),
-    (acceptor, patience): (TlsAcceptor, Patience),
+    (acceptor, patience, workers): (TlsAcceptor, Patience, Workers),
     service: Arc<S>,
     stop: CancellationToken,
 ) {
@@ -163,12 +171,17 @@ async fn serve_connection<S: Service>(
     };
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let peer = Arc::new(service.identify(chain));
-    let connection = Connection { address, peer, open, room: None, body: Ok(None) };
+    let pace = Pace::default();
+    let connection =
+        Connection { address, peer, open, pace: pace.clone(), room: None, body: Ok(None) };
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let result = if is_http2 {
-        serve_http2((stream, patience), service, connection, stop).await
+        let executor = PacedExecutor { pace: pace.clone(), workers: workers.clone() };
+        let served = serve_http2((stream, patience, executor), service, connection, stop);
+        Paced::new(pace, workers, served).await
     } else {
-        serve_http1((stream, patience), service, connection, stop).await
+        let served = serve_http1((stream, patience), service, connection, stop);
+        Paced::new(pace, workers, served).await
     };
     if let Err(error) = result {
         tracing::debug!(%address, %error, "a connection broke off");
@@ -208,7 +221,7 @@ async fn serve_http1<S: Service>(
 /// HTTP/2. Hyper waits for the first request without end, so that is cut short here; later it asks
 /// silent clients whether they are still there.
 async fn serve_http2<S: Service>(
-    (stream, patience): (TlsStream<TcpStream>, Patience),
+    (stream, patience, executor): (TlsStream<TcpStream>, Patience, PacedExecutor),
     service: Arc<S>,
     connection: Connection,
     stop: CancellationToken,
@@ -226,7 +239,7 @@ async fn serve_http2<S: Service>(
             Ok::<_, Infallible>(answer.map(|body| room.piece_by_piece(body)))
         }
     });
-    let serving = http2::Builder::new(TokioExecutor::new())
+    let serving = http2::Builder::new(executor)
         .timer(TokioTimer::new())
         .keep_alive_interval(KEEP_ALIVE)
         .max_concurrent_streams(STREAMS)

@@ -24,14 +24,14 @@ use crate::{
 };
 
 impl Reader {
-    /// The list that `query` of `user` asks for, as the answer.
+    /// The list that `query` of `user` asks for, as the answer. `given` is told what is in it.
     pub(crate) async fn list(
         &self,
         user: &User,
         route: &ResourceRoute,
         query: &Query,
-        view: &View,
-        now: Timestamp,
+        (view, now): (&View, Timestamp),
+        given: impl FnOnce(&[Arc<CachedObject>]),
     ) -> Result<Answer, Status> {
         let cache = self.cache(route.resource)?;
         let selection = Selection::parse(route, query)?;
@@ -59,6 +59,7 @@ impl Reader {
                 }
             },
         };
+        given(&page.objects);
         // How many are left is said only where it is exact for the client too.
         let remaining = (!selection.is_narrow()).then_some(page.remaining).filter(|&left| left > 0);
         let metadata = list_metadata(&page, remaining);

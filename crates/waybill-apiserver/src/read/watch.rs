@@ -61,6 +61,10 @@ impl WatchOptions {
             lifetime: seconds.map_or(LIFETIME, Duration::from_secs).min(LONGEST),
         })
     }
+
+    pub(super) fn selection(&self) -> &Selection {
+        &self.selection
+    }
 }
 
 /// The body of a watch: a stream of lines.

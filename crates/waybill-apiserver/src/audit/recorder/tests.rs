@@ -621,6 +621,51 @@ async fn reads_of_one_user_have_a_limit_and_nothing_else_is_left_out() {
     assert_eq!(notice.annotations["audit.waybill.dev/user"], "mallory");
 }
 
+/// Hole: reads of one's own Secret used up what the log has for those of others.
+#[tokio::test]
+async fn a_secret_that_is_new_to_a_user_is_on_record_and_so_is_how_many_are_not() {
+    let fixture = standing_still();
+    let mallory = User { name: "mallory".to_owned(), ..User::default() };
+    let get = action("get", "secrets", "");
+    let read = async |given: &[ObjectKey], code: u16| {
+        let mut audit = begin_allowed(&fixture, &mallory, &get).await.unwrap();
+        if !given.is_empty() {
+            audit.gives(given.iter());
+        }
+        audit.complete(ResponseStatus::code(code)).await.unwrap();
+    };
+    let key = |name: &str| [ObjectKey::new("default", name)];
+    for _ in 0..12_000 {
+        read(&key("own"), 200).await;
+        // What is not there is nothing new, whatever its name.
+        read(&[], 404).await;
+    }
+    let written = || fixture.metrics.events.get();
+    let before = written();
+    read(&key("own"), 200).await;
+    assert_eq!(written(), before, "its budget is used up");
+    read(&key("other"), 200).await;
+    read(&[key("own"), key("third")].concat(), 200).await;
+    assert_eq!(written(), before + 2);
+    for number in 0..12_000 {
+        read(&key(&format!("many-{number}")), 200).await;
+    }
+    let sink = fixture.sink.clone();
+    drop(fixture);
+    let events = sink.events();
+    let told = |sentence: &str| -> u64 {
+        let notices = events.iter().filter_map(|event| {
+            let said = &event.annotations;
+            let is = said.get("audit.waybill.dev/notice").is_some_and(|it| it.contains(sentence));
+            is.then(|| said["audit.waybill.dev/events"].parse::<u64>().unwrap())
+        });
+        notices.sum()
+    };
+    let recorded = events.iter().filter(|event| event.verb == "get").count() as u64;
+    assert!(told("had not read before") > 0 && told("changed nothing") > 0);
+    assert_eq!(recorded + told("left out"), 36_003);
+}
+
 /// The hole: with a full disk sessions went on, unrecorded.
 #[tokio::test]
 async fn a_session_that_cannot_be_recorded_is_refused_and_the_refusal_is_recorded_later() {

@@ -181,7 +181,7 @@ impl Operation {
 }
 
 /// Readers that write a document again leave an empty list out; so do we, and both are the same.
-fn put_parameters(operation: &mut Map<String, Value>, parameters: Vec<Value>) {
+pub(super) fn put_parameters(operation: &mut Map<String, Value>, parameters: Vec<Value>) {
     if !parameters.is_empty() {
         operation.insert("parameters".to_owned(), parameters.into());
     }

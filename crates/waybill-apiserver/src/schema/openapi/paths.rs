@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     super::{KindSchema, lookup},
     ServedKind, ServedSubresource,
-    operation::{Action, Operation},
+    operation::{Action, Operation, put_parameters},
 };
 
 /// A path with its operations, by HTTP method.
@@ -42,7 +42,8 @@ impl Path {
         let named = |name: &&&str| self.url.contains(&format!("{{{name}}}"));
         let parameters: Vec<_> =
             ["name", "namespace"].iter().filter(named).map(|name| parameter(name)).collect();
-        let mut path = Map::from_iter([("parameters".to_owned(), parameters.into())]);
+        let mut path = Map::new();
+        put_parameters(&mut path, parameters);
         for (method, found) in &self.operations {
             path.insert((*method).to_owned(), operation(found));
         }
