@@ -25,7 +25,7 @@ impl Allowance {
     pub(super) const REFUSALS: Self = Self { burst: 1_000, per_hour: 1_200 };
 
     /// Tokens that a user gets. Who asks for more gets the last one again, which holds for minutes.
-    pub(super) const LOGINS: Self = Self { burst: 1_000, per_hour: 360 };
+    pub(super) const LOGINS: Self = Self { burst: 1_000, per_hour: 36 };
 
     /// What a user reads: more than people and programs do, unless they want the log to be about nothing else.
     pub(super) const READS: Self = Self { burst: 10_000, per_hour: 1_200 };

@@ -19,10 +19,14 @@ use crate::{
 
 /// So many events wait for the runtime's word, and so many bytes of them; more are lost, and counted.
 const MOST_WAITING: usize = 8192;
-const MOST_BYTES: usize = 2 << 20;
+const MOST_BYTES: usize = 4 << 20;
 
-/// So many of them may be of one cgroup, so that nobody else's storm takes the place of others.
-const MOST_OF_ONE: usize = 4096;
+/// So many of them may be of one cgroup, so that nobody's storm takes the place of others.
+const OF_ONE: Held = Held { events: MOST_WAITING / 2, bytes: MOST_BYTES / 4 };
+
+/// And so many of all below one that is directly below the root: who may make cgroups somewhere else on the machine can make any number of
+/// them, with any names.
+const OF_A_TREE: Held = Held { events: MOST_WAITING * 3 / 4, bytes: MOST_BYTES / 2 };
 
 /// So many cgroups are remembered that are nobody's, such as those of another cluster on this machine.
 const MOST_FOREIGN: usize = 4096;
@@ -60,8 +64,8 @@ pub(crate) struct Attribution {
     waiting: VecDeque<Waiting>,
     waiting_pids: HashSet<u32>,
     waiting_bytes: usize,
-    /// How many of each cgroup wait.
-    waiting_of: HashMap<u64, usize>,
+    /// How many of each cgroup wait, and of each tree by its root.
+    waiting_of: HashMap<u64, Held>,
     /// Those that did not find room because too many of their cgroup wait: whether they are lost depends on whose they are.
     beyond: HashMap<u64, Beyond>,
     /// Cgroups of which the runtime was asked, and that it does not know. Their IDs are never given again.
@@ -69,10 +73,25 @@ pub(crate) struct Attribution {
     lost: u64,
 }
 
+/// Events that wait, or may wait.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    events: usize,
+    bytes: usize,
+}
+
+impl Held {
+    fn has_reached(self, most: Self) -> bool {
+        self.events >= most.events || self.bytes >= most.bytes
+    }
+}
+
 #[derive(Debug)]
 struct Beyond {
     cgroups: Vec<u64>,
     events: u64,
+    /// When the first of them was, in nanoseconds after boot.
+    since: u64,
 }
 
 #[derive(Debug)]
@@ -159,7 +178,7 @@ impl Attribution {
                 happened.extend(self.hear(event, clock));
             }
         }
-        self.settle_beyond();
+        self.settle_beyond(now);
         happened
     }
 
@@ -171,7 +190,7 @@ impl Attribution {
     }
 
     /// What found no room is lost once it is known to be somebody's.
-    fn settle_beyond(&mut self) {
+    fn settle_beyond(&mut self, now: u64) {
         let (places, foreign) = (&self.places, &self.foreign);
         let mut lost = 0;
         self.beyond.retain(|cgroup, beyond| match places.of_cgroups(&beyond.cgroups) {
@@ -181,7 +200,7 @@ impl Attribution {
                 lost += beyond.events;
                 false
             }
-            None => !foreign.contains(cgroup),
+            None => !foreign.contains(cgroup) && now.saturating_sub(beyond.since) <= PATIENCE,
         });
         self.lost += lost;
     }
@@ -208,15 +227,17 @@ impl Attribution {
     }
 
     fn wait(&mut self, event: KernelEvent, asked: u32) -> Option<Happened> {
-        if let KernelEvent::Exec(exec) = &event {
+        if let KernelEvent::Exec(exec) = &event
+            && !self.has_room_for(exec)
+        {
             let cgroup = innermost(exec);
-            let held = self.waiting_of.entry(cgroup).or_insert(0);
-            if *held >= MOST_OF_ONE {
-                let none = || Beyond { cgroups: exec.cgroups.clone(), events: 0 };
-                self.beyond.entry(cgroup).or_insert_with(none).events += 1;
+            if self.beyond.len() >= MOST_FOREIGN && !self.beyond.contains_key(&cgroup) {
+                self.lost += 1;
                 return None;
             }
-            *held += 1;
+            let none = || Beyond { cgroups: exec.cgroups.clone(), events: 0, since: exec.time };
+            self.beyond.entry(cgroup).or_insert_with(none).events += 1;
+            return None;
         }
         if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_BYTES {
             self.lost += 1;
@@ -226,6 +247,24 @@ impl Attribution {
             self.waiting.push_back(Waiting { event, asked });
         }
         None
+    }
+
+    /// Whether its cgroup and the tree that this is in may have another one wait, which counts then.
+    fn has_room_for(&mut self, event: &ExecEvent) -> bool {
+        let (one, tree) = (innermost(event), event.cgroups.last().copied().unwrap_or(0));
+        let held = |cgroup: &u64| self.waiting_of.get(cgroup).copied().unwrap_or_default();
+        let is_full =
+            held(&one).has_reached(OF_ONE) || (tree != one && held(&tree).has_reached(OF_A_TREE));
+        if is_full {
+            return false;
+        }
+        let bytes = event.arguments.len() + event.program.len();
+        for cgroup in [one, tree].into_iter().take(if tree == one { 1 } else { 2 }) {
+            let held = self.waiting_of.entry(cgroup).or_default();
+            held.events += 1;
+            held.bytes += bytes;
+        }
+        true
     }
 
     fn began(&mut self, event: &ExecEvent, place: &Place, clock: BootClock) -> ProgramEntry {

@@ -123,14 +123,40 @@ fn one_cgroup_does_not_take_the_room_of_others() {
     assert!(!attribution.has_waiting(), "it is known to be nobody's");
 }
 
+/// Hole: whoever may make cgroups elsewhere on the machine, as users of systemd may, made some with our names and ran programs with
+/// long arguments there; for ten seconds no session had any.
+#[test]
+fn a_tree_of_cgroups_does_not_take_the_room_of_others() {
+    let mut attribution = attribution();
+    let long = "x".repeat(4_000);
+    for pid in 0..3_000_u32 {
+        let KernelEvent::Exec(mut event) = exec(pid, 1, 0, &long) else { unreachable!() };
+        // Each in a cgroup of its own, below one of theirs.
+        event.cgroups = vec![1_000 + u64::from(pid), 70];
+        attribution.hear(KernelEvent::Exec(event), clock());
+    }
+    for pid in 100_000..100_100_u32 {
+        let KernelEvent::Exec(mut event) = exec(pid, 1, 0, &long) else { unreachable!() };
+        event.cgroups = vec![6, 71];
+        attribution.hear(KernelEvent::Exec(event), clock());
+    }
+    know_session(&mut attribution, 6, "anna");
+    assert_eq!(attribution.hear_waiting(clock(), LATER).len(), 100);
+    assert_eq!(attribution.take_lost(), 0, "nobody's are not lost");
+    for _ in 0..=ASKED {
+        attribution.hear_waiting(clock(), LATER);
+    }
+    assert!(!attribution.has_waiting() && attribution.beyond.is_empty());
+}
+
 #[test]
 fn what_found_no_room_is_lost_if_it_was_a_sessions() {
     let mut attribution = attribution();
-    for pid in 0..MOST_OF_ONE + 3 {
+    for pid in 0..OF_ONE.events + 3 {
         attribution.hear(exec(u32::try_from(pid).unwrap(), 1, 5, "sh"), clock());
     }
     know_session(&mut attribution, 5, "anna");
-    assert_eq!(attribution.hear_waiting(clock(), LATER).len(), MOST_OF_ONE);
+    assert_eq!(attribution.hear_waiting(clock(), LATER).len(), OF_ONE.events);
     assert_eq!((attribution.take_lost(), attribution.take_lost()), (3, 0));
 }
 
