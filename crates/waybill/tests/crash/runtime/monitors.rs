@@ -32,15 +32,19 @@ impl Monitors {
     pub(crate) async fn kill_some(&self, mut dice: Dice) {
         loop {
             sleep(Duration::from_millis(u64::from(dice.up_to(300)) + 20)).await;
-            let living = self.living();
-            let Some(bound) = u32::try_from(living.len()).ok().filter(|&count| count > 0) else {
-                continue;
-            };
-            let Some((pid, container)) = living.get(dice.up_to(bound) as usize) else { continue };
-            // Noted first, because others see what comes of it at once.
-            self.killed().insert(container.clone());
-            let _ = Command::new("kill").args(["-KILL", pid]).status();
+            self.kill_one(&mut dice);
         }
+    }
+
+    /// Kills one of those there are, if any.
+    pub(crate) fn kill_one(&self, dice: &mut Dice) {
+        let living = self.living();
+        let count = u32::try_from(living.len()).ok().filter(|&count| count > 0);
+        let chosen = count.and_then(|count| living.get(dice.up_to(count) as usize));
+        let Some((pid, container)) = chosen else { return };
+        // Noted first, because others see what comes of it at once.
+        self.killed().insert(container.clone());
+        let _ = Command::new("kill").args(["-KILL", pid]).status();
     }
 
     /// Whether the container's monitor was killed.
