@@ -20,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::{
     sync::Semaphore,
     task::JoinSet,
@@ -48,6 +49,7 @@ async fn no_container_and_no_exit_code_is_lost_when_runtimes_spawners_and_monito
     let Some(busybox) = image::busybox() else { return };
     let dir = tempfile::tempdir().expect("the temporary directory is writable");
     let setup = Setup::new(env!("CARGO_BIN_EXE_waybill"), dir.path());
+    let _witness = Witness(&setup);
     let cgroup = format!("/waybill-crash-{}", std::process::id());
     let mut runtime = setup.start();
     let client = Client::connect(&setup, &cgroup).await;
@@ -166,6 +168,30 @@ async fn eventually_gone(setup: &Setup, place: &Place) {
     nothing_is_left(setup, place, &Census::default(), rounds()).await;
     let unmounted = Command::new("umount").arg(setup.run_dir()).status();
     assert!(unmounted.expect("umount is installed").success());
+}
+
+/// Kills a process if it is still who it was: on a busy machine numbers come again within minutes.
+fn kill(pid: &str, is_it: impl Fn() -> bool) {
+    let pid = pid.parse().ok().and_then(Pid::from_raw);
+    let Some(Ok(held)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
+    if is_it() {
+        // It may be gone by now.
+        let _ = pidfd_send_signal(held, Signal::KILL);
+    }
+}
+
+/// Shows what the runtime did when a test fails: its directory goes with the test.
+struct Witness<'a>(&'a Setup);
+
+impl Drop for Witness<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.0.log();
+            let lines: Vec<_> = log.lines().collect();
+            let end = lines.get(lines.len().saturating_sub(200)..).unwrap_or_default();
+            println!("the end of the runtime's log:\n{}", end.join("\n"));
+        }
+    }
 }
 
 /// Small numbers that differ from round to round, and are the same in each run.

@@ -22,11 +22,7 @@ use waybill_testkit::{
     runtime::{Runtime, Setup},
 };
 
-use super::{
-    Dice, Monitors, Place, Spawners,
-    client::Client,
-    image, nothing_is_left, settled,
-};
+use super::{Dice, Monitors, Place, Spawners, client::Client, image, nothing_is_left, settled};
 use crate::{PATIENCE, client::Client as Api, rounds};
 
 const NAME: &str = "crashing";
@@ -80,9 +76,7 @@ async fn no_pod_is_lost_when_nodes_runtimes_spawners_and_monitors_are_killed() {
     machine.until_only(&[]).await;
     let (monitors, spawners) = (machine.monitors.count(), machine.spawners.count());
     let kills = rounds();
-    println!(
-        "{kills} nodes, {kills} runtimes, {spawners} spawners and {monitors} monitors killed"
-    );
+    println!("{kills} nodes, {kills} runtimes, {spawners} spawners and {monitors} monitors killed");
 }
 
 /// Two of each kind.
@@ -223,7 +217,9 @@ impl Machine {
                 if !ended.is_object() {
                     return false;
                 }
-                let lost = self.monitors.was_killed(container_id(pod)) && ended["exitCode"] == 137;
+                // A container that was not started yet cannot be any more.
+                let lost = self.monitors.was_killed(container_id(pod))
+                    && (ended["exitCode"] == 137 || ended["reason"] == "StartError");
                 assert!(ended["exitCode"] == code || lost, "{code} expected: {pod:#}");
                 true
             }
@@ -233,9 +229,8 @@ impl Machine {
     /// Commands run in every container that runs, and their codes are on record; no session goes on afterwards.
     async fn check_sessions(&self, pods: &BTreeMap<String, Value>) {
         let client = Client::connect(&self.runtime_setup, &self.cgroup).await;
-        let running = |pod: &&Value| {
-            pod["status"]["containerStatuses"][0]["state"]["running"].is_object()
-        };
+        let running =
+            |pod: &&Value| pod["status"]["containerStatuses"][0]["state"]["running"].is_object();
         for pod in pods.values().filter(running) {
             let id = container_id(pod);
             assert_eq!(client.exec(id, 7).await.expect("its container runs"), 7);

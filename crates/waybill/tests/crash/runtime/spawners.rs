@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -15,7 +14,7 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 use waybill_testkit::runtime::Setup;
 
-use super::Dice;
+use super::{Dice, kill};
 
 const NAME: &str = "waybill-spawner";
 
@@ -45,7 +44,7 @@ impl Spawners {
         for pid in self.living() {
             // Noted first, because others see what comes of it at once.
             self.killed.fetch_add(1, Ordering::SeqCst);
-            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            kill(&pid, || self.is_one(&pid));
         }
     }
 
@@ -65,13 +64,14 @@ impl Spawners {
     fn living(&self) -> Vec<String> {
         let processes = fs::read_dir("/proc").expect("proc is mounted").filter_map(Result::ok);
         let pids = processes.map(|process| process.file_name().display().to_string());
-        pids.filter(|pid| {
-            let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-            cwd == self.directory
-                && name(pid) == NAME
-                && parent(pid).is_some_and(|parent| name(&parent) != NAME)
-        })
-        .collect()
+        pids.filter(|pid| self.is_one(pid)).collect()
+    }
+
+    fn is_one(&self, pid: &str) -> bool {
+        let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        cwd == self.directory
+            && name(pid) == NAME
+            && parent(pid).is_some_and(|parent| name(&parent) != NAME)
     }
 }
 
