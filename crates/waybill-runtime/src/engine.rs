@@ -21,6 +21,7 @@ mod service;
 mod sessions;
 mod settings;
 mod spawner;
+mod turn;
 mod user_namespace;
 mod users;
 mod volume;
@@ -291,6 +292,8 @@ pub struct SessionRecord {
     pub cgroup_id: u64,
     /// When that cgroup was made, in nanoseconds after boot: no older process began in it.
     pub made_at: u64,
+    /// Whether root in the container could move processes into that cgroup and out of it, so that it proves less.
+    pub privileged: bool,
     /// How the first process ended, once it did.
     pub exit: Option<Exit>,
     /// Names of the variables that were put over the container's environment, each once, in order.
@@ -310,6 +313,8 @@ pub struct ContainerCgroups {
     pub cgroup_id: u64,
     /// The leaf of the container's own processes, below that. 0 for a container of an older runtime.
     pub processes_id: u64,
+    /// Whether root in it could move processes between cgroups.
+    pub privileged: bool,
 }
 
 /// Which session records are asked for; all of them by default.

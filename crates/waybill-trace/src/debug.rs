@@ -91,6 +91,7 @@ fn traced(
         started: life.and_then(|life| life.started).unwrap_or(request.received),
         end,
         processes,
+        privileged: false,
         process: None,
         moved: Vec::new(),
     };

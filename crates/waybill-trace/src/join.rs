@@ -52,6 +52,9 @@ pub struct Trace {
     /// What runs in it now, whatever it calls itself; also after the first process has ended.
     #[serde(default)]
     pub processes: Vec<LiveProcess>,
+    /// Whether root in its container could move processes between cgroups, so that one here may be somebody else's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub privileged: bool,
     /// What is in its cgroup and did not begin there, or may not have. Of a container: what left its cgroups.
     #[serde(default)]
     pub moved: Vec<MovedProcess>,
@@ -269,6 +272,7 @@ pub(crate) fn empty(kind: TraceKind, started: Timestamp, container: Container) -
         started,
         end: End::Running,
         processes: Vec::new(),
+        privileged: false,
         moved: Vec::new(),
         process: None,
     }
@@ -295,6 +299,7 @@ pub(crate) fn traced(
         end,
         processes: processes.sessions.get(&session.id).cloned().unwrap_or_default(),
         moved: processes.moved(|moved| moved.session.as_ref() == Some(&session.id)),
+        privileged: session.privileged,
         ..empty(kind, session.started, container)
     };
     if let Some(request) = request {
@@ -386,6 +391,7 @@ mod tests {
             audit_id: audit_id.map(str::to_owned),
             cgroup_id: 5,
             made_at: 0,
+            privileged: false,
         }
     }
 

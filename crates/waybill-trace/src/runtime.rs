@@ -42,6 +42,8 @@ pub struct Session {
     pub cgroup_id: u64,
     /// When that cgroup was made, in nanoseconds after boot.
     pub made_at: u64,
+    /// Whether root in its container could move processes into that cgroup and out of it, so that it proves less.
+    pub privileged: bool,
 }
 
 /// The cgroups of a container, by the kernel's IDs; 0 for a container of an older runtime.
@@ -187,6 +189,7 @@ fn session(session: runtime::Session) -> Session {
         audit_id: Some(session.audit_id).filter(|id| !id.is_empty()),
         cgroup_id: session.cgroup_id,
         made_at: session.cgroup_made_at,
+        privileged: session.privileged,
     }
 }
 

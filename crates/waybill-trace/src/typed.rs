@@ -133,6 +133,7 @@ fn container(life: &ContainerLife) -> Trace {
         started: life.started.unwrap_or(life.created),
         end,
         processes: Vec::new(),
+        privileged: false,
         process: None,
         moved: Vec::new(),
     }

@@ -120,7 +120,7 @@ impl Tier {
             ),
             Self::Vm => (
                 "vm",
-                "the demo, a limit and attacks on the kernels of Debian 12 and 13, in emulated machines",
+                "the demo, a limit, swap, users of pods and attacks on the kernels of Debian 12 and 13, in emulated machines",
                 "qemu and those kernels, which it fetches",
             ),
             Self::DocTests => ("doc-tests", "the examples in the documentation", "nothing"),

@@ -74,6 +74,9 @@ pub struct ContainerCgroups {
     /// The leaf of the container's own processes. 0 for a container of an older runtime.
     #[prost(uint64, tag = "4")]
     pub processes_cgroup_id: u64,
+    /// Whether root in it could move processes between cgroups.
+    #[prost(bool, tag = "5")]
+    pub privileged: bool,
 }
 /// An exec or attach session. Its variables are named here, and their values are nowhere.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -109,6 +112,9 @@ pub struct Session {
     /// When that cgroup was made, in nanoseconds after boot: an older process did not begin in it.
     #[prost(uint64, tag = "12")]
     pub cgroup_made_at: u64,
+    /// Whether root in its container could move processes into that cgroup and out of it, so that it proves less.
+    #[prost(bool, tag = "13")]
+    pub privileged: bool,
 }
 /// What a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

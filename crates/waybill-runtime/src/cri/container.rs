@@ -98,6 +98,7 @@ impl Cri {
             // Somebody was faster.
             return Ok(());
         }
+        self.change_container(&container, |record| record.removing = true)?;
         self.kill(&record.id).await?;
         let status = convert::container_status(&record, self.standing(&record));
         self.discard_container(&record.id).await?;

@@ -247,6 +247,7 @@ mod tests {
             resources: LinuxContainerResources::default(),
             stop_signal: 15,
             start_error: None,
+            removing: false,
         }
     }
 

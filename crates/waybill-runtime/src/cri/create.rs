@@ -167,6 +167,7 @@ impl Cri {
             resources: resources.unwrap_or_default(),
             stop_signal,
             start_error: None,
+            removing: false,
             config,
         };
         Ok((record, ContainerRequest { spec, env, stdio, seccomp, program_name }))

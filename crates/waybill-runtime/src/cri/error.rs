@@ -170,7 +170,7 @@ fn engine_code(error: &EngineError) -> Code {
         EngineError::AlreadyExists { .. } => Code::AlreadyExists,
         EngineError::Invalid { .. } | EngineError::SeccompFile { .. } => Code::InvalidArgument,
         EngineError::WrongState { .. } | EngineError::Unknown { .. } => Code::FailedPrecondition,
-        EngineError::SpawnerLost => Code::Unavailable,
+        EngineError::SpawnerLost | EngineError::SpawnerBusy => Code::Unavailable,
         EngineError::MonitorSilent { .. } => Code::DeadlineExceeded,
         EngineError::NotDone(error) => not_done_code(error),
         EngineError::Exec(_)

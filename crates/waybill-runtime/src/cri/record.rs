@@ -120,6 +120,10 @@ pub(crate) struct ContainerRecord {
     pub(crate) stop_signal: i32,
     /// Why it could not be started, if that was tried and failed.
     pub(crate) start_error: Option<StartError>,
+    /// Whether somebody asked for its removal, which is brought to its end whatever happens: what is left of it would look like
+    /// a container that ended by itself.
+    #[serde(default)]
+    pub(crate) removing: bool,
 }
 
 impl Versioned for ContainerRecord {
@@ -222,6 +226,7 @@ impl ContainerRecord {
             resources: LinuxContainerResources::default(),
             stop_signal: 15,
             start_error: None,
+            removing: false,
         }
     }
 }

@@ -95,7 +95,9 @@ impl Cri {
                 self.store.sandbox(id).is_ok() || unknown.contains_key(id)
             };
             match (record::read::<ContainerRecord>(&directory), state) {
-                (Ok(Some(record)), Some(_)) if record.id == id && has_sandbox(&record) => {
+                (Ok(Some(record)), Some(_))
+                    if record.id == id && has_sandbox(&record) && !record.removing =>
+                {
                     let metadata = record.config.metadata.clone().unwrap_or_default();
                     let name = Name::of_container(&record.sandbox, &metadata);
                     self.store.reserve(name, &id)?.keep();

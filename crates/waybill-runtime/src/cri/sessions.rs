@@ -54,6 +54,7 @@ fn session(record: &SessionRecord) -> Session {
         kind: SessionKind::Exec.into(),
         stdin: false,
         cgroup_made_at: record.made_at,
+        privileged: record.privileged,
     }
 }
 
@@ -63,6 +64,7 @@ fn cgroups(cgroups: engine::ContainerCgroups) -> ContainerCgroups {
         pid: cgroups.pid,
         cgroup_id: cgroups.cgroup_id,
         processes_cgroup_id: cgroups.processes_id,
+        privileged: cgroups.privileged,
     }
 }
 

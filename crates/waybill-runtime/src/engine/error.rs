@@ -92,6 +92,9 @@ pub enum EngineError {
     /// The spawner died while it worked on this; another takes its place.
     #[error("the spawner process died or did not answer, and was replaced; try again")]
     SpawnerLost,
+    /// Others wait for the spawner, which does not answer them.
+    #[error("the spawner process did not answer others in time, who came first; try again")]
+    SpawnerBusy,
     /// What was made by another version of this program, or whose record is damaged. It is left as it is.
     #[error(
         "{kind} {id:?} is not understood and left as it is: {reason}; run the version that made it, or end its processes and \

@@ -198,6 +198,9 @@ pub(super) enum Reply {
         /// Monitors of older runtimes do not tell it.
         #[serde(default)]
         identity: SessionIdentity,
+        /// Whether root in the container could move processes between cgroups; older monitors do not tell it.
+        #[serde(default)]
+        privileged: bool,
     },
     /// With standard input if it was asked for, standard output, standard error or the terminal.
     Attached {

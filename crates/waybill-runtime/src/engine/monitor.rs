@@ -11,6 +11,7 @@ mod creation;
 mod creator;
 mod ending;
 mod log;
+mod movable;
 mod privileges;
 mod proc;
 mod requests;

@@ -104,6 +104,9 @@ impl Versioned for Exit {
 pub(super) struct CgroupsFile {
     container: u64,
     processes: u64,
+    /// Whether root in the container could move processes between cgroups; those of older monitors are not known to.
+    #[serde(default)]
+    pub(super) privileged: bool,
 }
 
 impl Versioned for CgroupsFile {
@@ -113,11 +116,11 @@ impl Versioned for CgroupsFile {
 impl CgroupsFile {
     pub(super) fn of(ids: CgroupIds) -> Self {
         let CgroupIds { container, processes } = ids;
-        Self { container, processes }
+        Self { container, processes, privileged: false }
     }
 
     pub(super) fn ids(&self) -> CgroupIds {
-        let Self { container, processes } = *self;
+        let Self { container, processes, .. } = *self;
         CgroupIds { container, processes }
     }
 }
@@ -127,6 +130,9 @@ impl CgroupsFile {
 pub(super) struct SessionFile {
     #[serde(default)]
     pub(super) identity: SessionIdentity,
+    /// Whether root in its container could move processes between cgroups.
+    #[serde(default)]
+    pub(super) privileged: bool,
     pub(super) id: String,
     pub(super) container: String,
     pub(super) pid: i32,
@@ -152,6 +158,7 @@ impl SessionFile {
     pub(super) fn of(record: &SessionRecord) -> Self {
         Self {
             identity: SessionIdentity { cgroup_id: record.cgroup_id, made_at: record.made_at },
+            privileged: record.privileged,
             id: record.id.clone(),
             container: record.container.clone(),
             pid: record.pid,
@@ -182,6 +189,7 @@ impl SessionFile {
             started_at: self.started_at,
             cgroup_id: self.identity.cgroup_id,
             made_at: self.identity.made_at,
+            privileged: self.privileged,
             exit: self.exit,
             audit_id: self.audit_id.and_then(|id| AuditId::parse(&id).ok()),
         }
@@ -258,6 +266,7 @@ mod tests {
         let names = [name(b"A"), name(b"\xff"), name(b"A")];
         let file = SessionFile {
             identity: SessionIdentity { cgroup_id: 7, made_at: 9 },
+            privileged: true,
             id: "s".to_owned(),
             container: "c".to_owned(),
             pid: 1,
@@ -269,7 +278,7 @@ mod tests {
         let text = serde_json::to_string(&file).unwrap();
         let record = serde_json::from_str::<SessionFile>(&text).unwrap().into_record();
         assert_eq!(record.injected, [name(b"A"), name(b"\xff")]);
-        assert_eq!((record.cgroup_id, record.made_at), (7, 9));
+        assert_eq!((record.cgroup_id, record.made_at, record.privileged), (7, 9, true));
     }
 
     /// D15
@@ -285,7 +294,7 @@ mod tests {
             {"secs_since_epoch":1,"nanos_since_epoch":0},"exit":null,"injected":[],"audit_id":null}"#;
         let session = versioned::from_slice::<SessionFile>(session.as_bytes()).unwrap();
         let session = session.into_record();
-        assert_eq!((session.cgroup_id, session.made_at), (0, 0));
+        assert_eq!((session.cgroup_id, session.made_at, session.privileged), (0, 0, false));
     }
 
     #[test]

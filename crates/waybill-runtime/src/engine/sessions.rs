@@ -96,12 +96,14 @@ impl Sessions {
         pid: i32,
         started_at: SystemTime,
         identity: SessionIdentity,
+        privileged: bool,
     ) {
         if let Some(known) = self.table().sessions.get_mut(id) {
             known.record.pid = pid;
             known.record.started_at = started_at;
             known.record.cgroup_id = identity.cgroup_id;
             known.record.made_at = identity.made_at;
+            known.record.privileged = privileged;
         }
         self.write_history(id);
     }
@@ -254,6 +256,7 @@ mod tests {
             started_at: SystemTime::UNIX_EPOCH + Duration::from_secs(1),
             cgroup_id: 0,
             made_at: 0,
+            privileged: false,
             exit: None,
             injected: Vec::new(),
             audit_id: None,
@@ -347,7 +350,7 @@ mod tests {
             sessions.add(SessionRecord { audit_id, ..session(id) });
             let identity = SessionIdentity { cgroup_id: 70, made_at: 9 };
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(id as u64);
-            sessions.started(&format!("s{id}"), 5, time, identity);
+            sessions.started(&format!("s{id}"), 5, time, identity, false);
         }
         sessions.end("s1", &exit());
         let again = open(after.path());

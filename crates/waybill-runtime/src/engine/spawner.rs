@@ -7,6 +7,7 @@ use std::{
     env,
     fs::{self, File},
     io,
+    ops::DerefMut,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::{
@@ -16,7 +17,7 @@ use std::{
     },
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Mutex, OnceLock, PoisonError, TryLockError},
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -30,6 +31,7 @@ use super::{
     message::{PROTOCOL, SandboxPlan, SpawnerReply, SpawnerRequest},
     monitor, record, sandbox,
     sys::{self, Fork},
+    turn::Turn,
     user_namespace,
     wire::{Outgoing, Read, Reader},
 };
@@ -44,6 +46,9 @@ const MONITOR_SCORE: i32 = -998;
 /// How long a spawner may take to answer; one that takes longer is replaced.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// For how many that hang somebody waits who comes later.
+const QUEUE: u32 = 2;
+
 /// How long one that was told to end, or was killed, may take for that.
 const END: Duration = Duration::from_secs(10);
 
@@ -54,7 +59,7 @@ const END: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Spawner {
     origin: Origin,
-    current: Mutex<Process>,
+    current: Turn<Process>,
 }
 
 /// What every process that serves is made with.
@@ -90,7 +95,7 @@ impl Spawner {
     pub fn start_with_patience(program: &Path, patience: Duration) -> io::Result<Self> {
         let program = sys::open_program_read_only(program)?;
         let origin = Origin { program, lock: OnceLock::new(), patience };
-        let current = Mutex::new(Process::start(&origin)?);
+        let current = Turn::new(Process::start(&origin)?);
         Ok(Self { origin, current })
     }
 
@@ -145,7 +150,7 @@ impl Spawner {
 
     /// Has the spawner hold a lock for as long as it lives, and any that replaces it.
     pub(super) fn hold(&self, lock: OwnedFd) -> io::Result<()> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.take_turn()?;
         if self.origin.lock.set(lock).is_err() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -154,17 +159,22 @@ impl Spawner {
 
     /// Makes sure that there is a spawner; why there is none if one that died cannot be replaced.
     pub(super) fn check(&self) -> io::Result<()> {
-        match self.current.try_lock() {
-            Ok(mut current) => current.revive(&self.origin),
-            Err(TryLockError::Poisoned(current)) => current.into_inner().revive(&self.origin),
+        match self.current.take(Duration::ZERO) {
+            Some(mut current) => current.revive(&self.origin),
             // It is at work for somebody, who will notice.
-            Err(TryLockError::WouldBlock) => Ok(()),
+            None => Ok(()),
         }
+    }
+
+    /// Waits for those who came before, but not for ever: each of them may take as long as a spawner that hangs is waited for.
+    fn take_turn(&self) -> io::Result<impl DerefMut<Target = Process>> {
+        let busy = || io::Error::new(io::ErrorKind::TimedOut, "others use it");
+        self.current.take(QUEUE * self.origin.patience).ok_or_else(busy)
     }
 
     /// A request that a dying spawner may have begun to carry out is not repeated: its caller has to clear up first.
     fn ask(&self, request: &SpawnerRequest, fd: Option<UnixStream>) -> io::Result<SpawnerReply> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.take_turn()?;
         current.revive(&self.origin)?;
         let fds = || -> io::Result<Vec<OwnedFd>> {
             fd.iter().map(|fd| Ok(fd.try_clone()?.into())).collect()
@@ -272,7 +282,7 @@ impl Process {
 
 impl Drop for Spawner {
     fn drop(&mut self) {
-        let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(current) = self.current.get_mut() else { return };
         let _ = current.socket.shutdown(std::net::Shutdown::Both);
         if !current.ends_within(END.min(self.origin.patience)) {
             current.end();

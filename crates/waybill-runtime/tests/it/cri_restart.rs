@@ -125,3 +125,26 @@ async fn a_creation_that_hangs_does_not_keep_the_runtime_from_serving() {
     lab.remove(&sandbox).await;
     lab.close().await;
 }
+
+/// A pod that runs once had failed when the runtime died while it removed a container that was never started: what was left of that
+/// looked as if it had run and been killed.
+#[tokio::test]
+async fn a_removal_that_began_is_brought_to_its_end() {
+    let Some(mut lab) = CriLab::open().await else { return };
+    let sandbox = lab.run_sandbox(lab.sandbox_config("pod")).await;
+    let id = lab.create(&sandbox, sleeper("c")).await;
+    let kept = lab.create(&sandbox, sleeper("kept")).await;
+    lab.stop().await;
+    // As a runtime leaves it that was killed before anything but the intention was on record.
+    let file = lab.path("run/cri/containers").join(&id).join("record.json");
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(record["removing"], false);
+    record["removing"] = true.into();
+    fs::write(&file, record.to_string()).unwrap();
+    lab.start().await;
+    assert!(lab.containers_named("c").await.is_empty());
+    assert_eq!(lab.containers_named("kept").await, [kept]);
+    eventually("nothing is left of it", || !lab.path("run/containers").join(&id).exists()).await;
+    lab.remove(&sandbox).await;
+    lab.close().await;
+}

@@ -22,7 +22,8 @@ async fn open() -> Option<Lab> {
     let lab = Lab::open().await?;
     fs::copy(hostile(), lab.rootfs.join("bin/hostile")).unwrap();
     symlink("/proc/self/exe", lab.rootfs.join("bin").join(WAITS)).unwrap();
-    let libraries = Command::new("ldd").arg(SPAWNER).output().unwrap();
+    // Asked of the loader itself, as `ldd` does, which not every machine has.
+    let libraries = Command::new(SPAWNER).env("LD_TRACE_LOADED_OBJECTS", "1").output().unwrap();
     let libraries = String::from_utf8(libraries.stdout).unwrap();
     for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
         let place = lab.rootfs.join(library.trim_start_matches('/'));

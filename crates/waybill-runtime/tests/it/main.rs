@@ -12,6 +12,7 @@ mod cri_images;
 mod cri_lab;
 mod cri_metrics;
 mod cri_mount_target;
+mod cri_movable;
 mod cri_privilege;
 mod cri_restart;
 mod cri_run_directory;

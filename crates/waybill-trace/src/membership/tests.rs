@@ -35,6 +35,7 @@ fn session(id: &str, cgroup_id: u64, pid: i32) -> Session {
         audit_id: None,
         cgroup_id,
         made_at: MADE * 10_000_000 + 9_999_999,
+        privileged: false,
     }
 }
 

@@ -43,7 +43,7 @@ const COMMAND: usize = 48;
 /// A whole table, each column as wide as it must be.
 pub(super) fn all(sessions: &[RecordedSession]) -> String {
     let rows = sessions.iter().map(|session| cells(&session.trace));
-    aligned(HEADER, rows)
+    aligned(HEADER, rows) + doubt(sessions.iter().map(|session| &session.trace))
 }
 
 /// The same with everything that has a word for it.
@@ -81,14 +81,25 @@ pub(super) fn wide(sessions: &[RecordedSession]) -> String {
             plain(&audit_id),
         ]
     });
-    aligned(WIDE_HEADER, rows)
+    aligned(WIDE_HEADER, rows) + doubt(sessions.iter().map(|session| &session.trace))
 }
 
 /// Sessions as they are now.
 pub(super) fn traces(traces: &[Trace]) -> String {
     let table = aligned(HEADER, traces.iter().map(cells));
     let notes = traces.iter().filter_map(|trace| trace.process.as_ref().map(note));
-    table + &notes.collect::<String>()
+    table + &notes.collect::<String>() + doubt(traces)
+}
+
+/// What the word `privileged` in a table means.
+fn doubt<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> &'static str {
+    match traces.into_iter().any(|trace| trace.privileged) {
+        true => {
+            "\nprivileged: root in that container can move processes between cgroups, so a process may have been moved into \
+             the session, or out of it.\n"
+        }
+        false => "",
+    }
 }
 
 /// A header and rows, each column as wide as it must be.
@@ -183,6 +194,8 @@ fn cells(trace: &Trace) -> [String; HEADER.len()] {
         End::Over { .. } => "over".to_owned(),
         End::Unknown => "not there".to_owned(),
     };
+    // Where root in the container can move processes, the cgroup proves less.
+    let state = if trace.privileged { format!("{state}, privileged") } else { state };
     [
         second(trace.started),
         kind(trace.kind).to_owned(),
@@ -261,6 +274,7 @@ mod tests {
             started: Timestamp::from_second(1_767_323_045).unwrap(),
             end: End::Running,
             processes: vec![LiveProcess { pid: 7, command: vec!["/bin/sh".to_owned()] }],
+            privileged: false,
             moved: Vec::new(),
             process: None,
         }
@@ -299,6 +313,19 @@ mod tests {
         let kind = TraceKind::Container;
         let table = traces(&[Trace { kind, audit_id: None, session: None, caller: None, ..here }]);
         assert!(table.contains("(moved)") && !table.contains("(the container)"), "{table}");
+    }
+
+    /// Where the machine's cgroups were mounted into a container, another user than the right one was named, and nothing said so.
+    #[test]
+    fn a_session_whose_cgroup_proves_little_is_told_to_be_one() {
+        let table = traces(&[Trace { privileged: true, ..trace() }]);
+        assert!(table.contains("running, privileged   "), "{table}");
+        assert!(table.contains("a process may have been moved"), "{table}");
+        let usual = trace();
+        assert!(!traces(std::slice::from_ref(&usual)).contains("privileged"));
+        let json = |trace: &Trace| serde_json::to_value(trace).unwrap();
+        assert_eq!(json(&Trace { privileged: true, ..trace() })["privileged"], true);
+        assert!(json(&usual).get("privileged").is_none());
     }
 
     /// Nobody is said to have started what they may have started.

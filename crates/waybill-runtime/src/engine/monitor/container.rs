@@ -30,6 +30,8 @@ pub(super) struct Container {
     pub(super) entrances: Vec<File>,
     /// Whether it shares the machine's PID namespace.
     pub(super) machine_pids: bool,
+    /// Whether its root could move processes between cgroups.
+    pub(super) privileged: bool,
     /// The monitor's own PID namespace, to come back to.
     pub(super) own_pids: OwnedFd,
     /// Reports why the program could not be executed; ends when it was.

@@ -41,6 +41,7 @@ pub(super) struct Creation {
     reader: Reader,
     request: Box<CreateRequest>,
     cgroup: Cgroup,
+    cgroups: CgroupsFile,
     environment: Block,
     status: OwnedFd,
     console: Option<UnixListener>,
@@ -91,7 +92,8 @@ impl Monitor {
         let cgroup = Cgroup::new(&Hierarchies::detect()?, &request.cgroup)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         cgroup.create()?;
-        record::save(Path::new(record::CGROUPS), &CgroupsFile::of(cgroup.create_leaves()?))?;
+        let cgroups = CgroupsFile::of(cgroup.create_leaves()?);
+        record::save(Path::new(record::CGROUPS), &cgroups)?;
         let directory = cgroup.open_processes()?;
         let stdio = &request.stdio;
         self.streams = Streams::new(stdio);
@@ -128,6 +130,7 @@ impl Monitor {
             reader: Reader::default(),
             request,
             cgroup,
+            cgroups,
             environment,
             status: status.into(),
             console,
@@ -167,8 +170,8 @@ impl Monitor {
         let Some(creation) = self.creation.take() else { return };
         let asked_by = creation.asked_by;
         let result = match outcome {
-            Ok(Outcome::Created { pid, warnings }) => self
-                .finish_creation(creation, pid)
+            Ok(Outcome::Created { pid, warnings, privileged }) => self
+                .finish_creation(creation, pid, privileged)
                 .map(|ended| (warnings, ended))
                 .map_err(|error| error.to_string()),
             Ok(Outcome::Failed { reason }) | Err(reason) => Err(reason),
@@ -187,7 +190,17 @@ impl Monitor {
         }
     }
 
-    fn finish_creation(&mut self, creation: Creation, pid: i32) -> io::Result<Option<WaitStatus>> {
+    fn finish_creation(
+        &mut self,
+        creation: Creation,
+        pid: i32,
+        privileged: bool,
+    ) -> io::Result<Option<WaitStatus>> {
+        if privileged {
+            let mut cgroups = creation.cgroups.clone();
+            cgroups.privileged = true;
+            record::save(Path::new(record::CGROUPS), &cgroups)?;
+        }
         let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("no process was made"))?;
         let init = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         if let Some(console) = &creation.console {
@@ -206,6 +219,7 @@ impl Monitor {
             entrances: creation.cgroup.entrances()?,
             cgroup: creation.cgroup,
             machine_pids: creation.request.machine_pids,
+            privileged,
             own_pids,
             status: Some(creation.status),
             phase: Phase::Created,

@@ -23,7 +23,7 @@ use waybill_core::chain::Chain;
 use super::{
     apparmor,
     child::{self, Program},
-    privileges, proc, users, view, volumes,
+    movable, privileges, proc, users, view, volumes,
 };
 use crate::engine::{
     cgroup::Cgroup,
@@ -34,6 +34,7 @@ use crate::engine::{
     volume::Volume,
     wire,
 };
+use crate::procfs::MountTable;
 
 /// The name that libcontainer knows the container by, which is also the directory of its state. The same for all: each
 /// container has a run directory of its own.
@@ -66,8 +67,15 @@ pub(super) struct Plan {
 /// How the creation went.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Outcome {
-    Created { pid: i32, warnings: Vec<String> },
-    Failed { reason: String },
+    Created {
+        pid: i32,
+        warnings: Vec<String>,
+        /// See [`movable`].
+        privileged: bool,
+    },
+    Failed {
+        reason: String,
+    },
 }
 
 /// Runs in the child and does not come back. The current directory is the container's run directory.
@@ -92,13 +100,15 @@ pub(super) fn run(plan: Plan) -> ! {
         .and_then(|()| enter(&cgroup, resources.as_ref(), device_rules.as_deref()))
         .map_err(|error| format!("cannot enter the container's cgroups: {}", Chain(&error)))
         .and_then(|()| prepare_mounts(&cgroup, &volumes, users.as_ref(), cgroup_view.as_deref()))
-        .and_then(|()| create(&settings, (arguments, environment), stdio, status))
-        .and_then(|(pid, mut warnings)| {
+        .and_then(|has_cgroups| {
+            let privileged =
+                has_cgroups || movable::by_rights(settings.capabilities.bounding, users.is_some());
+            let (pid, mut warnings) = create(&settings, (arguments, environment), stdio, status)?;
             warnings.extend(volumes::put_late(&volumes, pid)?);
-            Ok((pid, warnings))
+            Ok(Outcome::Created { pid, warnings, privileged })
         });
     let message = match result {
-        Ok((pid, warnings)) => Outcome::Created { pid, warnings },
+        Ok(created) => created,
         Err(reason) => Outcome::Failed { reason },
     };
     if let Ok(mut message) = wire::Outgoing::new(&message, &[], Vec::new()) {
@@ -123,13 +133,14 @@ fn enter(
     child::enter_cgroups(&cgroup.entrances()?)
 }
 
-/// Volumes are taken before anything is changed: their propagation is that of the machine.
+/// Volumes are taken before anything is changed: their propagation is that of the machine. Whether one of them holds cgroups for
+/// writing.
 fn prepare_mounts(
     cgroup: &Cgroup,
     volumes: &[Volume],
     users: Option<&Users>,
     view: Option<&Path>,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     rustix::process::umask(Mode::from_raw_mode(0o022));
     view::leave_mounts().map_err(|error| format!("cannot leave the machine's mounts: {error}"))?;
     let namespace = users.map(users::open).transpose()?;
@@ -137,7 +148,10 @@ fn prepare_mounts(
     view::hide_cgroups(cgroup, view)
         .map_err(|error| format!("cannot hide the machine's cgroups: {error}"))?;
     users.map(users::put).transpose()?;
-    volumes::put(&clones)
+    volumes::put(&clones)?;
+    // A machine that does not tell is in doubt.
+    let table = (!volumes.is_empty()).then(MountTable::read);
+    Ok(table.is_some_and(|table| table.map_or(true, |it| movable::by_volumes(volumes, &it))))
 }
 
 fn create(

@@ -114,7 +114,7 @@ impl Session {
         };
         status.set_nonblocking(true).map_err(failed)?;
         let session = Self {
-            record: record_of(&request, variables(), pid, cgroup.identity()),
+            record: record_of(&request, variables(), pid, container.privileged, cgroup.identity()),
             id: request.session,
             pid,
             cgroup,
@@ -157,8 +157,8 @@ impl Session {
         Some(match starting.fault {
             None => {
                 self.stage = Stage::Running;
-                let SessionFile { pid, started_at, identity, .. } = self.record;
-                let reply = Reply::Session { pid, started_at, identity };
+                let SessionFile { pid, started_at, identity, privileged, .. } = self.record;
+                let reply = Reply::Session { pid, started_at, identity, privileged };
                 (asked_by, reply, theirs)
             }
             Some(fault) => {
@@ -198,10 +198,12 @@ fn record_of<'a>(
     request: &SessionRequest,
     variables: impl Iterator<Item = &'a [u8]>,
     pid: Pid,
+    privileged: bool,
     identity: SessionIdentity,
 ) -> SessionFile {
     SessionFile {
         identity,
+        privileged,
         id: request.session.clone(),
         container: request.container.clone(),
         pid: pid.as_raw_nonzero().get(),

@@ -67,12 +67,14 @@ impl Entry {
             State::Exited(_) | State::Unknown { .. } => return None,
         };
         let file = record::load::<CgroupsFile>(&self.directory.join(record::CGROUPS));
-        let ids = file.ok().flatten().map(|file| file.ids());
+        let file = file.ok().flatten();
+        let ids = file.as_ref().map(CgroupsFile::ids);
         Some(ContainerCgroups {
             container: self.id.clone(),
             pid,
             cgroup_id: ids.map_or(0, |ids| ids.container),
             processes_id: ids.map_or(0, |ids| ids.processes),
+            privileged: file.is_some_and(|file| file.privileged),
         })
     }
 

@@ -63,11 +63,11 @@ impl Engine {
             drop(killed);
         }
         let (reply, fds) = asked?;
-        let Reply::Session { pid, started_at, identity } = reply else {
+        let Reply::Session { pid, started_at, identity, privileged } = reply else {
             return Err(entry.unexpected(reply));
         };
         guard.keep();
-        self.sessions.started(&session, pid, started_at, identity);
+        self.sessions.started(&session, pid, started_at, identity, privileged);
         let process = SessionProcess {
             id: session,
             pid,
@@ -115,6 +115,7 @@ fn record_of(container: &str, request: &ExecRequest) -> SessionRecord {
     let variables = request.env.iter().chain(&request.runtime_env);
     let file = SessionFile {
         identity: SessionIdentity::default(),
+        privileged: false,
         id: request.session.clone(),
         container: container.to_owned(),
         pid: 0,

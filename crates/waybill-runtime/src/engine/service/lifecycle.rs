@@ -263,6 +263,7 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
 pub(super) fn spawner_error(error: io::Error) -> EngineError {
     match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => EngineError::SpawnerLost,
+        io::ErrorKind::TimedOut => EngineError::SpawnerBusy,
         _ => EngineError::Io { action: "use", path: PathBuf::from("spawner"), source: error },
     }
 }

@@ -15,7 +15,10 @@ use waybill_proto::{
         PodSandboxMetadata, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
         StartContainerRequest, StopContainerRequest, runtime_service_client::RuntimeServiceClient,
     },
-    runtime::{ImportRequest, images_client::ImagesClient},
+    runtime::{
+        ImportRequest, ListSessionsRequest, Session, images_client::ImagesClient,
+        sessions_client::SessionsClient,
+    },
 };
 use waybill_testkit::runtime::Setup;
 
@@ -23,6 +26,12 @@ use super::image;
 
 /// Longer than a script takes that ends when it is told.
 const GRACE_SECONDS: i64 = 50;
+
+/// What commands in an elder end with.
+const ELDERS_CODE: i32 = 42;
+
+/// How many sessions that have ended a runtime remembers.
+const MOST_KNOWN: usize = 1000;
 
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -86,7 +95,26 @@ impl Client {
     pub(crate) async fn check_elder(&self, elder: &Elder) {
         let started_at = self.status(&elder.id).await.expect("a status").started_at;
         assert_eq!(started_at, elder.started_at);
-        assert_eq!(self.exec(&elder.id, 42).await.expect("the elder runs"), 42);
+        let told = self.exec(&elder.id, ELDERS_CODE).await;
+        assert_eq!(told.expect("the elder runs"), ELDERS_CODE);
+    }
+
+    pub(crate) async fn sessions(&self) -> Vec<Session> {
+        let mut sessions = SessionsClient::new(self.channel.clone());
+        let list = sessions.list_sessions(ListSessionsRequest::default()).await;
+        list.expect("the runtime answers").into_inner().sessions
+    }
+
+    /// After the given round, when all but the elder have ended: no session goes on, and those of the elder are known by their codes.
+    pub(crate) async fn check_sessions(&self, elder: &Elder, round: usize) {
+        let sessions = self.sessions().await;
+        let of_elder: Vec<_> = sessions.iter().filter(|it| it.container_id == elder.id).collect();
+        assert!(of_elder.iter().all(|it| it.exit_code == ELDERS_CODE), "{of_elder:#?}");
+        // The oldest may be forgotten.
+        assert!(of_elder.len() > round || sessions.len() >= MOST_KNOWN, "{of_elder:#?}");
+        let running: Vec<_> = sessions.iter().filter(|it| it.finished_at == 0).collect();
+        assert!(running.is_empty(), "{running:#?}");
+        assert!(sessions.iter().all(|it| it.finished_at >= it.started_at), "{sessions:#?}");
     }
 
     pub(crate) async fn run_sandbox(&self, name: &str) -> Result<String, Status> {

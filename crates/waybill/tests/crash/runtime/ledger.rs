@@ -11,11 +11,15 @@ use std::{
 
 use tokio::time::sleep;
 use tonic::Status;
-use waybill_proto::cri::{Container, ContainerState, ContainerStatus};
+use waybill_proto::{
+    cri::{Container, ContainerState, ContainerStatus},
+    runtime::Session,
+};
 
 use super::{
     client::{Client, Script},
     monitors::Monitors,
+    spawners::Spawners,
 };
 use crate::PATIENCE;
 
@@ -26,6 +30,7 @@ const KILLED: i32 = 137;
 #[derive(Clone)]
 pub(crate) struct Ledger {
     monitors: Monitors,
+    spawners: Spawners,
     entries: Arc<Mutex<BTreeMap<String, Entry>>>,
     killing: Arc<AtomicBool>,
 }
@@ -38,9 +43,18 @@ struct Entry {
     code: i32,
     /// Once its creation was acknowledged.
     id: Option<String>,
+    /// Whether its creation was refused, so that it must not be there.
+    refused: bool,
     start: Step,
+    /// What was told of its end, which must not change any more.
+    end: Option<End>,
+    /// How many commands in it were told to have ended with which code.
+    sessions: BTreeMap<i32, usize>,
     removal: Step,
 }
+
+/// How a container ended: code, reason and time.
+type End = (i32, String, i64);
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +65,10 @@ enum Step {
 }
 
 impl Ledger {
-    pub(crate) fn new(monitors: &Monitors) -> Self {
+    pub(crate) fn new(monitors: &Monitors, spawners: &Spawners) -> Self {
         Self {
             monitors: monitors.clone(),
+            spawners: spawners.clone(),
             entries: Arc::default(),
             killing: Arc::new(AtomicBool::new(false)),
         }
@@ -64,10 +79,13 @@ impl Ledger {
         self.killing.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the runtime lives: an error that no killed monitor explains is then a fault.
+    /// Whether the runtime lives: an error that no killed spawner or monitor explains is then a fault.
     pub(crate) fn excuse(&self, id: &str, status: &Status) -> Excuse {
         if self.killing.load(Ordering::SeqCst) {
             return Excuse::RuntimeKilled;
+        }
+        if self.spawners.explain(status) {
+            return Excuse::SpawnerKilled;
         }
         let explained = self.monitors.was_killed(id) || self.monitors.explain(status.message());
         assert!(explained, "container {id:?}: {status:?}");
@@ -75,19 +93,33 @@ impl Ledger {
     }
 
     /// A code that a command of the container may end with instead of its own.
-    pub(crate) fn check_session(&self, id: &str, code: i32, own: i32, script: Script) {
+    pub(crate) fn check_session(&self, name: &str, id: &str, code: i32, own: i32, script: Script) {
         // A command dies with its container, and with the monitor that is its parent.
         let may_be_killed = script == Script::Short || self.monitors.was_killed(id);
         assert!(code == own || (code == KILLED && may_be_killed), "{id}: {code} instead of {own}");
+        self.change(name, |entry| *entry.sessions.entry(code).or_default() += 1);
     }
 
     pub(crate) fn ask_creation(&self, name: &str, script: Script, code: i32) {
-        let entry = Entry { script, code, id: None, start: Step::Not, removal: Step::Not };
+        let entry = Entry {
+            script,
+            code,
+            id: None,
+            refused: false,
+            start: Step::Not,
+            end: None,
+            sessions: BTreeMap::new(),
+            removal: Step::Not,
+        };
         self.entries().insert(name.to_owned(), entry);
     }
 
     pub(crate) fn created(&self, name: &str, id: &str) {
         self.change(name, |entry| entry.id = Some(id.to_owned()));
+    }
+
+    pub(crate) fn refused(&self, name: &str) {
+        self.change(name, |entry| entry.refused = true);
     }
 
     pub(crate) fn ask_start(&self, name: &str) {
@@ -96,6 +128,10 @@ impl Ledger {
 
     pub(crate) fn started(&self, name: &str) {
         self.change(name, |entry| entry.start = Step::Acknowledged);
+    }
+
+    pub(crate) fn ended(&self, name: &str, status: &ContainerStatus) {
+        self.change(name, |entry| entry.end = Some(end_of(status)));
     }
 
     pub(crate) fn ask_removal(&self, name: &str) {
@@ -116,6 +152,7 @@ impl Ledger {
             .filter(|(name, _)| !name.starts_with(super::ELDER))
             .collect();
         let entries = self.entries().clone();
+        let sessions = client.sessions().await;
         for name in found.keys() {
             assert!(entries.contains_key(name), "{name} was never asked for");
         }
@@ -123,9 +160,17 @@ impl Ledger {
             let there = found.get(&name);
             match (&entry.id, entry.removal, there) {
                 (_, Step::Acknowledged, Some(_)) => panic!("{name} is there again: {entry:?}"),
+                (None, _, Some(_)) if entry.refused => panic!("{name} was refused and is there"),
                 (Some(_), Step::Not, None) => panic!("{name} is lost: {entry:?}"),
                 (Some(id), _, Some(there)) => assert_eq!(*id, there.id, "{name}"),
                 _ => {}
+            }
+            for (code, told) in &entry.sessions {
+                let id = entry.id.as_deref().unwrap_or_default();
+                let with_code = |it: &&Session| it.container_id == id && it.exit_code == *code;
+                let known = sessions.iter().filter(with_code).filter(|it| it.finished_at > 0);
+                let known = known.count();
+                assert!(known >= *told, "{name}: {known} of {told} sessions with {code} are known");
             }
             if let Some(there) = there {
                 self.lead_to_the_end(client, &entry, &there.id).await;
@@ -152,6 +197,9 @@ impl Ledger {
         }
         let status = ended(client, id).await.expect("a listed container has a status");
         self.check_end(entry.code, &status);
+        if let Some(told) = &entry.end {
+            assert_eq!(*told, end_of(&status), "its end has changed: {entry:?}");
+        }
     }
 
     /// A container has its own code, unless its monitor was killed and that is said.
@@ -176,6 +224,11 @@ impl Ledger {
 pub(crate) enum Excuse {
     RuntimeKilled,
     MonitorKilled,
+    SpawnerKilled,
+}
+
+fn end_of(status: &ContainerStatus) -> End {
+    (status.exit_code, status.reason.clone(), status.finished_at)
 }
 
 /// Waits for the end of a container.

@@ -17,7 +17,7 @@ use tokio_tungstenite::{
 use waybill_testkit::{runtime::Setup, skip::skip};
 
 use super::{
-    Dice, Ledger, Monitors,
+    Dice, Ledger, Monitors, Place, Spawners,
     client::{Client, Elder, Script},
     eventually_gone, image, kill_in_the_middle, nothing_is_left, settled, start_workers,
 };
@@ -45,12 +45,13 @@ async fn upgrades_and_downgrades_keep_containers() {
     let mut runtime = new.start();
     let client = Client::connect(new, &cgroup).await;
     let elders = [first, client.start_elder("elder-new", Script::Listener).await];
-    let before = settled(new, &cgroup).await;
+    let place = Place::of(new, &cgroup).without_descriptors();
+    let before = settled(&place).await;
 
     for round in 0..rounds() {
         let (running, next) = if round % 2 == 0 { (new, old) } else { (old, new) };
         let dice = Dice::new(round);
-        let ledger = Ledger::new(&Monitors::new(running, ""));
+        let ledger = Ledger::new(&Monitors::new(running, ""), &Spawners::new(running));
         let workers = start_workers(running, &cgroup, round, &ledger).await;
         kill_in_the_middle(running, runtime, workers, dice, pending(), &ledger).await;
         runtime = next.start();
@@ -61,12 +62,12 @@ async fn upgrades_and_downgrades_keep_containers() {
         }
         ledger.settle(&client).await;
         client.remove_sandboxes_but(&elders.each_ref().map(|it| it.sandbox.as_str())).await;
-        nothing_is_left(next, &cgroup, &before, round).await;
+        nothing_is_left(next, &place, &before, round).await;
     }
     let client = Client::connect(new, &cgroup).await;
     client.remove_sandboxes_but(&[]).await;
     drop(runtime);
-    eventually_gone(new, &cgroup).await;
+    eventually_gone(new, &place).await;
     println!("{} upgrades and downgrades", rounds());
 }
 

@@ -26,11 +26,14 @@ impl Worker {
 
     /// Until the runtime is killed.
     pub(crate) async fn work(self) {
-        let sandbox = match self.client.run_sandbox(&self.name).await {
-            Ok(sandbox) => sandbox,
-            Err(status) => {
-                assert_eq!(self.ledger.excuse("", &status), Excuse::RuntimeKilled);
-                return;
+        let sandbox = loop {
+            match self.client.run_sandbox(&self.name).await {
+                Ok(sandbox) => break sandbox,
+                Err(status) => match self.ledger.excuse("", &status) {
+                    Excuse::RuntimeKilled => return,
+                    Excuse::SpawnerKilled => {}
+                    Excuse::MonitorKilled => panic!("a sandbox has no monitor: {status:?}"),
+                },
             }
         };
         for number in 0.. {
@@ -49,7 +52,7 @@ impl Worker {
         let (name, id, code) = self.begin(sandbox, Script::Short, number).await?;
         loop {
             match self.client.exec(&id, 7).await {
-                Ok(told) => self.ledger.check_session(&id, told, 7, Script::Short),
+                Ok(told) => self.ledger.check_session(&name, &id, told, 7, Script::Short),
                 // It has ended.
                 Err(status) if status.code() == Code::FailedPrecondition => break,
                 Err(status) => return Err(self.ledger.excuse(&id, &status)),
@@ -62,7 +65,7 @@ impl Worker {
     async fn steady_life(&self, sandbox: &str, number: i32) -> Result<(), Excuse> {
         let (name, id, code) = self.begin(sandbox, Script::Steady, number).await?;
         let told = self.step(&id, self.client.exec_when_ready(&id, 8).await)?;
-        self.ledger.check_session(&id, told, 8, Script::Steady);
+        self.ledger.check_session(&name, &id, told, 8, Script::Steady);
         self.step(&id, self.client.stop(&id).await)?;
         self.end(&name, &id, code, number % 4 == 1).await
     }
@@ -75,7 +78,11 @@ impl Worker {
     ) -> Result<(String, String, i32), Excuse> {
         let (name, code) = (format!("{}-{number}", self.name), number % 100 + 1);
         self.ledger.ask_creation(&name, script, code);
-        let id = self.step("", self.client.create(sandbox, &name, script, code).await)?;
+        let created = self.step("", self.client.create(sandbox, &name, script, code).await);
+        if created == Err(Excuse::SpawnerKilled) {
+            self.ledger.refused(&name);
+        }
+        let id = created?;
         self.ledger.created(&name, &id);
         self.ledger.ask_start(&name);
         self.step(&id, self.client.start(&id).await)?;
@@ -86,6 +93,7 @@ impl Worker {
     async fn end(&self, name: &str, id: &str, code: i32, remove: bool) -> Result<(), Excuse> {
         let status = self.step(id, ended(&self.client, id).await)?;
         self.ledger.check_end(code, &status);
+        self.ledger.ended(name, &status);
         if remove {
             self.ledger.ask_removal(name);
             self.step(id, self.client.remove(id).await)?;
