@@ -106,8 +106,7 @@ async fn furnish(actors: &Actors, namespace: &str) -> Result<(), Status> {
 /// that guards the pod (KEP-5080).
 async fn empty(actor: &Actor, namespace: &str) -> Result<(), Status> {
     let inside = || actor.objects().caches().filter(|(resource, _)| resource.is_namespaced());
-    let (pods, rest): (Vec<_>, Vec<_>) =
-        inside().partition(|(resource, _)| resource.is(&PODS));
+    let (pods, rest): (Vec<_>, Vec<_>) = inside().partition(|(resource, _)| resource.is(&PODS));
     let mut left = Leftovers::default();
     clear(actor, namespace, &pods, &mut left).await;
     if left.is_nothing() {

@@ -83,8 +83,7 @@ async fn nothing_of_a_namespace_goes_before_its_pods() {
     assert_eq!(server.send("admin", "DELETE", "/api/v1/namespaces/a", "").await.code, 200);
     let watch = "/api/v1/namespaces?watch=1&fieldSelector=metadata.name%3Da";
     let text = "Some resources are remaining: pods. has 1 resource instances";
-    let told =
-        server.seen(watch, |found| said(found, "NamespaceContentRemaining", text)).await;
+    let told = server.seen(watch, |found| said(found, "NamespaceContentRemaining", text)).await;
     let text = "All content successfully deleted, may be waiting on finalization";
     assert!(said(&told, "NamespaceDeletionContentFailure", text), "{told}");
     let pod = format!("{pods}/held");
