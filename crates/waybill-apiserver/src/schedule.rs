@@ -16,7 +16,7 @@ mod state;
 mod taint;
 
 pub(crate) use self::{
-    decision::Decision,
+    decision::{Decision, PodCondition},
     pod::{PodKey, PodRef},
     state::Scheduler,
 };

@@ -25,6 +25,7 @@ mod plan;
 mod prune;
 mod resize;
 mod resizing;
+mod room;
 mod rotation;
 mod start;
 mod surroundings;
@@ -86,6 +87,8 @@ struct Table {
 struct Entry {
     wanted: watch::Sender<Wanted>,
     wake: Arc<Notify>,
+    /// Whether the node has found room for the pod, which its status may not say yet.
+    is_taken: bool,
 }
 
 /// What a worker shall bring about.
@@ -155,7 +158,7 @@ impl Workers {
         let (wanted, receiver) = watch::channel(Wanted { pod, end: None, evicted: None });
         let wake = Arc::new(Notify::new());
         let working = self.clone().work(receiver, Arc::clone(&wake));
-        entries.insert(uid, Entry { wanted, wake });
+        entries.insert(uid, Entry { wanted, wake, is_taken: false });
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
             tokio::select! {

@@ -12,9 +12,10 @@ use waybill_api::status::Status;
 use self::leftovers::Leftovers;
 use super::actor::{Actor, route_of};
 use crate::{
-    cache::CachedObject,
+    cache::{Cache, CachedObject},
     document::{is_terminating, items, put, time},
-    kinds::namespace::NAMESPACES,
+    kinds::{namespace::NAMESPACES, pod::PODS},
+    registry::Resource,
     route::ResourceRoute,
     write::{DeleteOptions, Part},
 };
@@ -98,11 +99,33 @@ async fn furnish(actors: &Actors, namespace: &str) -> Result<(), Status> {
     }
 }
 
-/// Deletes what is inside; when nothing is left, lets the namespace go. What is left is told in its status.
+/// Deletes what is inside, pods first; when nothing is left, lets the namespace go. What is left is told in its
+/// status.
+///
+/// As long as there are pods, all else stays: what runs may rely on it, such as a NetworkPolicy or a webhook's Service
+/// that guards the pod (KEP-5080).
 async fn empty(actor: &Actor, namespace: &str) -> Result<(), Status> {
     let inside = || actor.objects().caches().filter(|(resource, _)| resource.is_namespaced());
+    let (pods, rest): (Vec<_>, Vec<_>) = inside().partition(|(resource, _)| resource.is(&PODS));
     let mut left = Leftovers::default();
-    for (resource, cache) in inside() {
+    clear(actor, namespace, &pods, &mut left).await;
+    if left.is_nothing() {
+        clear(actor, namespace, &rest, &mut left).await;
+    }
+    if left.is_nothing() {
+        return release(actor, namespace).await;
+    }
+    tell(actor, namespace, &left).await
+}
+
+/// Deletes all objects of some resources, and counts those that do not go at once.
+async fn clear(
+    actor: &Actor,
+    namespace: &str,
+    resources: &[(&'static Resource, &Cache)],
+    left: &mut Leftovers,
+) {
+    for (resource, cache) in resources {
         for object in cache.list(namespace, None, usize::MAX, |_| true).objects {
             let route = ResourceRoute::to(resource, namespace, &object.key.name);
             match actor.delete(&route, &DeleteOptions::default()).await {
@@ -112,14 +135,10 @@ async fn empty(actor: &Actor, namespace: &str) -> Result<(), Status> {
             }
         }
     }
-    for (resource, cache) in inside() {
+    for (resource, cache) in resources {
         let objects = cache.list(namespace, None, usize::MAX, |_| true).objects;
         left.count(&resource.qualified(), &objects);
     }
-    if left.is_nothing() {
-        return release(actor, namespace).await;
-    }
-    tell(actor, namespace, &left).await
 }
 
 /// Puts what is left into the status of the namespace, if it is not there.

@@ -13,7 +13,7 @@ use crate::{
     document::{at, at_mut, items, put, time},
     kinds::{csi_node::CSI_NODES, node::NODES, pod::PODS},
     route::ResourceRoute,
-    schedule::{Decision, PodKey, PodRef, Scheduler},
+    schedule::{Decision, PodCondition, PodKey, PodRef, Scheduler},
     write::Part,
 };
 
@@ -140,12 +140,23 @@ fn is_said(actor: &Actor, decision: &Decision) -> bool {
     let Some(pod) = actor.get(&route(decision.pod())) else {
         return false;
     };
-    let wanted = serde_json::to_value(&condition).unwrap_or_default();
-    items(&pod.content(), "/status/conditions").iter().any(|known| {
-        ["/type", "/status", "/reason", "/message"]
+    let pod = pod.content();
+    let wanted = about(&condition, &pod);
+    items(&pod, "/status/conditions").iter().any(|known| {
+        ["/type", "/status", "/reason", "/message", "/observedGeneration"]
             .iter()
             .all(|field| at(known, field) == at(&wanted, field))
     })
+}
+
+/// The condition as one of `pod` as it is: it says which generation it is about.
+fn about(condition: &PodCondition, pod: &Value) -> Value {
+    let mut condition = serde_json::to_value(condition).unwrap_or_default();
+    let generation = at(pod, "/metadata/generation");
+    if !generation.is_null() {
+        put(&mut condition, "/observedGeneration", generation.clone());
+    }
+    condition
 }
 
 /// Sets the condition that tells why a pod waits.
@@ -155,7 +166,7 @@ async fn say(actor: &Actor, decision: &Decision) -> Result<(), Status> {
     let now = time(actor.now());
     let with_condition = |old: &Value| {
         let mut new = old.clone();
-        let mut wanted = serde_json::to_value(&condition).unwrap_or_default();
+        let mut wanted = about(&condition, old);
         put(&mut wanted, "/lastTransitionTime", now.as_str());
         let conditions = at_mut(&mut new, "/status/conditions");
         let Some(list) = conditions.as_array_mut() else {

@@ -32,7 +32,7 @@ pub(crate) struct View {
     pub(crate) form: Form,
     /// The version of `meta.k8s.io` that tables and metadata are in.
     meta: MetaVersion,
-    /// Only for clients that do not take JSON, which is what objects are kept in.
+    /// Whole objects only for clients that do not take JSON, which is what they are kept in.
     pub(super) is_protobuf: bool,
 }
 
@@ -48,8 +48,10 @@ impl View {
         let accept = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
         let accept = accept.filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
         let views = accept.split(',').filter_map(|wanted| Self::wanted(wanted, include, resource));
-        // What is kept as JSON is sent as JSON to everybody who takes it.
-        views.min_by_key(|view| view.is_protobuf).ok_or_else(|| {
+        // What is kept as JSON is sent as JSON to everybody who takes it. What is made for the client comes in the form that the
+        // client names first.
+        let is_made_twice = |view: &Self| view.is_protobuf && view.form == Form::Object;
+        views.min_by_key(is_made_twice).ok_or_else(|| {
             let also = if resource.protobuf.is_some() {
                 ", application/vnd.kubernetes.protobuf"
             } else {
@@ -315,6 +317,18 @@ mod tests {
             "pods",
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
             Some((Form::Metadata, MetaVersion::V1, true)),
+        );
+        let metadata = "as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+        let (json, protobuf) = ("application/json", "application/vnd.kubernetes.protobuf");
+        check(
+            "pods",
+            &format!("{protobuf};{metadata},{json};{metadata},{json}"),
+            Some((Form::Metadata, MetaVersion::V1, true)),
+        );
+        check(
+            "pods",
+            &format!("{json};{metadata},{protobuf};{metadata}"),
+            Some((Form::Metadata, MetaVersion::V1, false)),
         );
         check("pods", "text/html", None);
         check("providerclasses", "application/vnd.kubernetes.protobuf", None);

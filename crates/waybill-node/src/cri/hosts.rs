@@ -65,6 +65,13 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_is_called_otherwise_has_that_name_alone() {
+        let pod = pod(json!({ "subdomain": "sub", "hostnameOverride": "other" }));
+        let text = content(&pod, &[], "").unwrap();
+        assert!(text.ends_with("\n127.0.0.1\tother\n"), "{text}");
+    }
+
+    #[test]
     fn a_pod_without_a_network_is_its_own_loopback() {
         let text = content(&pod(json!({})), &[], "").unwrap();
         assert!(text.ends_with("\n127.0.0.1\tp\n"), "{text}");

@@ -168,10 +168,11 @@ pub(crate) fn cpu_requests(pod: &Pod) -> i64 {
 /// What a pod has asked for of `memory` or `ephemeral-storage`, in bytes.
 pub(crate) fn bytes_requested(pod: &Pod, name: &str) -> i64 {
     let whole = pod.spec().resources.as_ref().and_then(|whole| whole.requests.as_ref());
-    match whole.and_then(|list| quantity(list.get(name))) {
+    let asked = match whole.and_then(|list| quantity(list.get(name))) {
         Some(asked) => asked.value(),
         None => total(pod, |container| bytes_requested_by(container, name)),
-    }
+    };
+    asked.saturating_add(overhead(pod, name).map_or(0, Quantity::value))
 }
 
 /// What one container has asked for of it.
@@ -357,5 +358,8 @@ mod tests {
             "containers": [one("a", json!({}))],
         });
         assert_eq!(whole(spec), (1280, Some(225_000), Some((1 << 30) + (1 << 20))));
+        let asked = one("a", json!({ "requests": { "memory": "1Mi" } }));
+        let pod = pod(json!({ "overhead": { "memory": "1Mi" }, "containers": [asked] }));
+        assert_eq!(bytes_requested(&pod, "memory"), 2 << 20);
     }
 }

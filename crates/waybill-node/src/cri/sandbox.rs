@@ -86,14 +86,18 @@ pub(crate) fn config(
 /// What the pod calls itself.
 pub(crate) fn hostname(pod: &Pod) -> String {
     let spec = pod.spec();
-    if let Some(name) = spec.hostname_override.as_ref().filter(|name| !name.is_empty()) {
-        return name.clone();
+    if let Some(name) = hostname_override(pod) {
+        return name.to_owned();
     }
     let short = short_hostname(pod);
     match fqdn(pod) {
         Some(name) if spec.set_hostname_as_fqdn == Some(true) => name,
         _ => short,
     }
+}
+
+fn hostname_override(pod: &Pod) -> Option<&str> {
+    pod.spec().hostname_override.as_deref().filter(|name| !name.is_empty())
 }
 
 fn short_hostname(pod: &Pod) -> String {
@@ -103,8 +107,11 @@ fn short_hostname(pod: &Pod) -> String {
     cut.trim_end_matches(['-', '.']).to_owned()
 }
 
-/// The pod's name in the domain of its subdomain, if it has one.
+/// The pod's name in the domain of its subdomain, if it has one. A pod that is called otherwise has no other name.
 pub(crate) fn fqdn(pod: &Pod) -> Option<String> {
+    if hostname_override(pod).is_some() {
+        return None;
+    }
     let subdomain = pod.spec().subdomain.as_deref().filter(|name| !name.is_empty())?;
     let (host, namespace) = (short_hostname(pod), pod.namespace());
     Some(format!("{host}.{subdomain}.{namespace}.svc.{CLUSTER_DOMAIN}"))

@@ -105,8 +105,8 @@ impl Verdict {
         let old = old.conditions.iter().flatten().find(|condition| condition.type_ == kind);
         let unchanged = old.filter(|old| old.status == status);
         if let Some(kept) = unchanged.filter(|_| kind == SCHEDULED) {
-            // The scheduler's words.
-            return kept.clone();
+            // The scheduler's words; which generation of the pod they are about, the node says.
+            return PodCondition { observed_generation: generation, ..kept.clone() };
         }
         let since = unchanged.and_then(|old| old.last_transition_time.clone());
         PodCondition {

@@ -558,6 +558,15 @@ fn generations_are_observed() {
     assert_eq!(status.observed_generation, Some(3));
     let ready = status.conditions.iter().flatten().find(|found| found.type_ == "Ready").unwrap();
     assert_eq!(ready.observed_generation, Some(3));
+    let scheduled = json!({
+        "type": "PodScheduled", "status": "True", "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let fields = [("/status", json!({"conditions": [scheduled]}))];
+    let status = compute(&pod(&fields), &observed(&[]), &facts(), at(1));
+    for condition in status.conditions.iter().flatten() {
+        assert_eq!(condition.observed_generation, Some(3), "{}", condition.type_);
+    }
 }
 
 #[test]

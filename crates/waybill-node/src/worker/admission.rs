@@ -13,8 +13,11 @@ use crate::{
     pressure::Conditions,
 };
 
+/// What kubelets say of pods for another operating system.
+const WRONG_OS: &str = "PodOSNotSupported";
+
 /// What kubelets say of pods that ask for devices which they cannot give.
-pub(crate) const REFUSED: &str = "UnexpectedAdmissionError";
+const REFUSED: &str = "UnexpectedAdmissionError";
 
 /// The one thing that a rule can do here.
 const ACTION: &str = "Restart";
@@ -57,8 +60,17 @@ fn tolerates(toleration: &Toleration) -> bool {
         && (exists || text(&toleration.value).is_empty())
 }
 
-/// Why the node does not take the pod, if it does not.
-pub(super) fn refusal(spec: &PodSpec, node: &NodeFacts) -> Option<String> {
+/// Why the node does not take the pod, if it does not: reason and message.
+pub(super) fn refusal(spec: &PodSpec, node: &NodeFacts) -> Option<(&'static str, String)> {
+    if spec.os.as_ref().is_some_and(|os| os.name != "linux") {
+        let message = "Failed to admit pod as the OS field doesn't match node OS";
+        return Some((WRONG_OS, message.to_owned()));
+    }
+    Some((REFUSED, unsupported(spec, node)?))
+}
+
+/// What the pod asks for that this node does not do.
+fn unsupported(spec: &PodSpec, node: &NodeFacts) -> Option<String> {
     if spec.resource_claims.iter().flatten().next().is_some() {
         return Some(not_supported("spec.resourceClaims"));
     }
@@ -136,7 +148,8 @@ mod tests {
             None => spec["containers"][0][field] = value,
         }
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
-        assert_eq!(refusal(&spec, &node()).as_deref(), expected, "{field}");
+        let expected = expected.map(|message| (REFUSED, message.to_owned()));
+        assert_eq!(refusal(&spec, &node()), expected, "{field}");
     }
 
     #[track_caller]
@@ -146,7 +159,8 @@ mod tests {
             spec[name] = value.clone();
         }
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
-        assert_eq!(refusal(&spec, &node()).as_deref(), expected, "{fields}");
+        let expected = expected.map(|message| (REFUSED, message.to_owned()));
+        assert_eq!(refusal(&spec, &node()), expected, "{fields}");
     }
 
     #[track_caller]
@@ -215,6 +229,16 @@ mod tests {
             Some("The node had condition: [MemoryPressure DiskPressure PIDPressure]. "),
         );
         check_under((true, true, true), &json!({ "priority": 2_000_000_000 }), None);
+    }
+
+    #[test]
+    fn a_pod_for_another_operating_system_is_refused() {
+        let of = |name: &str| {
+            let spec = json!({ "os": { "name": name }, "containers": [] });
+            refusal(&serde_json::from_value(spec).unwrap(), &node()).map(|(reason, _)| reason)
+        };
+        assert_eq!(of("linux"), None);
+        assert_eq!(of("windows"), Some("PodOSNotSupported"));
     }
 
     /// Issue 16, item 6: done or refused by name, never left out.

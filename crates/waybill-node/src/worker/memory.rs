@@ -69,8 +69,8 @@ pub(crate) struct Memory {
     pub(crate) evicted: Option<Arc<str>>,
     /// Whether the pod was judged when it came: pressure that comes later does not send it away.
     pub(crate) was_judged: bool,
-    /// Why the node, under pressure, did not take the pod when it came.
-    pub(crate) turned_away: Option<String>,
+    /// Why the node did not take the pod when it came, for pressure or want of room: reason and message.
+    pub(crate) turned_away: Option<(&'static str, String)>,
     /// Why the node does not take the pod: reason and message.
     pub(crate) refused: Option<(&'static str, String)>,
     back_offs: BTreeMap<String, BackOff>,

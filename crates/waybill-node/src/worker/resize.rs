@@ -23,8 +23,8 @@ pub(super) struct Allocated {
 /// What a pod asks for: thousandths of processors, and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Requests {
-    cpu: i64,
-    memory: i64,
+    pub(super) cpu: i64,
+    pub(super) memory: i64,
 }
 
 impl Requests {

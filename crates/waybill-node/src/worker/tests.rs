@@ -3,6 +3,7 @@
 mod eviction;
 mod extremes;
 mod resizes;
+mod room;
 mod runtime;
 mod starts;
 
@@ -34,13 +35,21 @@ fn workers(fake: &FakeRuntime) -> Workers {
 }
 
 fn workers_by(fake: &FakeRuntime, clock: crate::Clock) -> Workers {
+    workers_with(fake, clock, NodeFacts::default())
+}
+
+fn workers_on(fake: &FakeRuntime, node: NodeFacts) -> Workers {
+    workers_with(fake, Arc::new(Timestamp::now), node)
+}
+
+fn workers_with(fake: &FakeRuntime, clock: crate::Clock, node: NodeFacts) -> Workers {
     let directory = fake.directory.path();
     let directories = Directories { state: directory.join("state"), logs: directory.join("logs") };
     let runtime = Runtime::at(&fake.socket()).unwrap();
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let recorder = Recorder::start(None, "n", Arc::clone(&clock), &tasks, &stop);
     let objects: Arc<dyn ObjectSource> = Arc::new(NoObjects);
-    let node = Arc::new(NodeFacts::default());
+    let node = Arc::new(node);
     Workers::new(Surroundings {
         runtime_name: "paper".to_owned(),
         machine: Machine {

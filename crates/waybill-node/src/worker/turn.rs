@@ -151,19 +151,17 @@ impl Worker {
     /// Decides whether the node takes the pod. If not, there is one event about it, as of kubelets.
     fn admit(&mut self, pod: &Pod) {
         let (around, spec) = (&self.around, pod.spec());
-        // One that the node has taken before has a start.
-        if !self.memory.was_judged && pod.start_time().is_none() && !pod.has_ended() {
+        let sysctl = around.sysctls.refusal(spec).map(|why| (sysctl::FORBIDDEN, why));
+        let refused = sysctl.or_else(|| admission::refusal(spec, &around.resolver.node));
+        // One that the node has taken before has a start. One that it refuses anyway takes no room.
+        let is_new = !self.memory.was_judged && pod.start_time().is_none() && !pod.has_ended();
+        if is_new && refused.is_none() {
             let conditions = around.pressure.conditions();
-            self.memory.turned_away = admission::refusal_under(conditions, pod);
+            let pressed = admission::refusal_under(conditions, pod).map(|why| (EVICTED, why));
+            self.memory.turned_away = pressed.or_else(|| self.workers.take(pod).err());
         }
         self.memory.was_judged = true;
-        let sysctl = around.sysctls.refusal(spec).map(|why| (sysctl::FORBIDDEN, why));
-        let refused = sysctl.or_else(|| {
-            let why = admission::refusal(spec, &around.resolver.node)?;
-            Some((admission::REFUSED, why))
-        });
-        let turned_away = self.memory.turned_away.clone();
-        let refused = refused.or_else(|| Some((EVICTED, turned_away?)));
+        let refused = refused.or_else(|| self.memory.turned_away.clone());
         if let Some((reason, message)) = &refused
             && self.memory.refused.is_none()
             && !pod.has_ended()
@@ -407,6 +405,7 @@ impl Worker {
                 self.around.clear_volumes(pod).await;
             }
             self.around.release_users(pod);
+            self.workers.give_back(pod.uid());
             self.seen = Some(observed.clone());
             return Next::Woken;
         }

@@ -8,10 +8,16 @@ use crate::kinds::document::{
     fill, fill_number, fill_text, items_mut, member, object_mut, put, text,
 };
 
+const GRACE: &str = "terminationGracePeriodSeconds";
+
 /// Fills the spec of a pod.
 pub(super) fn default_pod(spec: &mut Value) {
     default_spec(spec);
     fill(spec, "enableServiceLinks", true);
+    // A grace period that is negative was never valid, and was never refused.
+    if member(spec, GRACE).as_i64().is_some_and(i64::is_negative) {
+        put(spec, GRACE, 1);
+    }
     let host_network = member(spec, "hostNetwork") == true;
     for list in ["containers", "initContainers"] {
         for container in items_mut(spec, list) {
@@ -30,7 +36,7 @@ pub(crate) fn default_spec(spec: &mut Value) {
     fill_text(spec, "restartPolicy", "Always");
     fill_text(spec, "schedulerName", "default-scheduler");
     fill(spec, "securityContext", Map::new());
-    fill(spec, "terminationGracePeriodSeconds", 30);
+    fill(spec, GRACE, 30);
     fill_service_account(spec);
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         items_mut(spec, list).for_each(default_container);

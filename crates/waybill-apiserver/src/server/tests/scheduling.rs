@@ -27,6 +27,17 @@ impl TestServer {
 }
 
 #[tokio::test]
+async fn a_pod_that_waits_says_which_generation_of_it_does() {
+    let server = TestServer::start().await;
+    server.waiting_pod("first").await;
+    let pod = server.send("admin", "GET", &format!("{PODS}/first"), "").await.json();
+    let conditions = pod["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 1, "{conditions:?}");
+    assert_eq!(conditions[0]["type"], "PodScheduled");
+    assert_eq!(conditions[0]["observedGeneration"], 1);
+}
+
+#[tokio::test]
 async fn a_pod_that_waits_is_told_of_once_however_often_the_scheduler_starts() {
     let server = TestServer::start().await;
     server.waiting_pod("first").await;

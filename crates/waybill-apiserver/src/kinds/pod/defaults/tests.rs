@@ -29,6 +29,17 @@ fn a_whole_pod_requests_what_its_containers_do_or_what_it_may_use() {
 }
 
 #[test]
+fn a_negative_grace_period_is_a_second() {
+    let grace = |asked: i64| {
+        let spec = json!({"containers": [], "terminationGracePeriodSeconds": asked});
+        defaulted(&Pod, &json!({"spec": spec}))["spec"]["terminationGracePeriodSeconds"].clone()
+    };
+    assert_eq!(grace(-1), 1);
+    assert_eq!(grace(i64::MIN), 1);
+    assert_eq!(grace(0), 0);
+}
+
+#[test]
 fn moving_tags_are_pulled_always() {
     for image in ["busybox", "busybox:latest", "r.io:5000/busybox", "a/b/c", ""] {
         check_policy(image, "Always");
