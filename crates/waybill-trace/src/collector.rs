@@ -8,6 +8,7 @@ mod bounds;
 mod budget;
 mod clock;
 mod connector;
+mod firsts;
 mod lookup;
 mod output;
 mod past;
@@ -34,6 +35,7 @@ use self::{
     attribution::{Attribution, Happened},
     budget::{Budget, Share},
     clock::{BootClock, after_boot},
+    firsts::Firsts,
     output::{ALIVE, BATCH, Output},
     past::Past,
     sessions::{NotKept, Sessions},
@@ -107,6 +109,7 @@ pub struct Collector {
     attribution: Attribution,
     sessions: Sessions,
     budget: Budget,
+    firsts: Firsts,
     output: Output,
     runtime: Runtime,
     audit: Option<AuditLog>,
@@ -158,6 +161,7 @@ impl Collector {
             attribution: Attribution::new(lookup::machine_namespace(), kind),
             sessions: Sessions::new(share_of_sessions(config.retention)),
             budget: Budget::new(share(config.retention)),
+            firsts: Firsts::new(share_of_firsts(config.retention)),
             output: found.output,
             runtime,
             audit,
@@ -278,7 +282,9 @@ impl Collector {
                 Happened::Program(program) => {
                     let session = self.sessions.get(&program.session);
                     let whose = session.map_or(Whose::Node, |it| Whose::of(&it.trace));
-                    let is_kept = self.budget.takes(&whose, size(&program), second);
+                    let file = (program.session.as_str(), program.program.as_str());
+                    let is_kept = self.budget.takes(&whose, size(&program), second)
+                        || self.firsts.takes(&whose, file, size(&program), second);
                     self.sessions.count(&program.session, is_kept);
                     if !is_kept {
                         // Then its end is not kept either.
@@ -329,6 +335,12 @@ fn size(program: &crate::journal::ProgramEntry) -> u64 {
 fn share(retention: Retention) -> Share {
     let at_once = retention.programs / 8;
     Share { at_once, each_second: at_once / 3600 }
+}
+
+/// Who is over that has an eighth of it for programs that did not run before.
+fn share_of_firsts(retention: Retention) -> Share {
+    let Share { at_once, each_second } = share(retention);
+    Share { at_once: at_once / 8, each_second: each_second.div_ceil(8) }
 }
 
 /// Of sessions the same at once, and as much again in a day: they are few and short, and who floods the record needs a week to push out others.
