@@ -81,6 +81,7 @@ pub(crate) fn run(repository: &Repository, args: &Args) -> Result<ExitCode> {
         programs: &programs,
         in_place: &in_place,
         limit: args.limit,
+        label: "",
     };
     Ok(ExitCode::from(machine.run(&args.command)?))
 }
@@ -95,6 +96,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) in_place: &'a [PathBuf],
     /// In seconds.
     pub(crate) limit: u64,
+    /// Before each line that it prints.
+    pub(crate) label: &'a str,
 }
 
 impl Machine<'_> {
@@ -105,7 +108,7 @@ impl Machine<'_> {
         let initramfs = folder.path().join("initramfs");
         initramfs::write(&initramfs, &files.modules, self, command)?;
         let disks = Disks::make(folder.path())?;
-        console::run(&files.image, &initramfs, &disks, self.limit)
+        console::run(&files.image, &initramfs, &disks, self.limit, self.label)
     }
 }
 

@@ -195,25 +195,28 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(query: &str, expected: Result<TraceOptions, TraceOptionsError>) {
-        assert_eq!(TraceOptions::from_query(query), expected, "{query}");
+    fn check(query: &str, expected: &Result<TraceOptions, TraceOptionsError>) {
+        assert_eq!(&TraceOptions::from_query(query), expected, "{query}");
     }
 
     #[test]
     fn what_is_not_known_passes_no_hop() {
-        check("", Ok(TraceOptions::default()));
+        check("", &Ok(TraceOptions::default()));
         let user = Some("a&b=c é".to_owned());
-        check("user=a%26b%3Dc+%C3%A9", Ok(TraceOptions { user, ..TraceOptions::default() }));
-        check("follow=true&probes=0", Ok(TraceOptions { follow: true, ..TraceOptions::default() }));
-        check("all=true", Err(TraceOptionsError::Unknown));
-        check("User=a", Err(TraceOptionsError::Unknown));
-        check("user=a&user=b", Err(TraceOptionsError::Twice("user")));
-        check("user=a%0Ab", Err(TraceOptionsError::Text("user")));
-        check("user=%ff", Err(TraceOptionsError::Text("user")));
-        check("follow", Err(TraceOptionsError::Flag("follow")));
-        check("pid=-1", Err(TraceOptionsError::Pid));
+        check("user=a%26b%3Dc+%C3%A9", &Ok(TraceOptions { user, ..TraceOptions::default() }));
+        check(
+            "follow=true&probes=0",
+            &Ok(TraceOptions { follow: true, ..TraceOptions::default() }),
+        );
+        check("all=true", &Err(TraceOptionsError::Unknown));
+        check("User=a", &Err(TraceOptionsError::Unknown));
+        check("user=a&user=b", &Err(TraceOptionsError::Twice("user")));
+        check("user=a%0Ab", &Err(TraceOptionsError::Text("user")));
+        check("user=%ff", &Err(TraceOptionsError::Text("user")));
+        check("follow", &Err(TraceOptionsError::Flag("follow")));
+        check("pid=-1", &Err(TraceOptionsError::Pid));
         let long = format!("command={}", "x".repeat(LONGEST + 1));
-        check(&long, Err(TraceOptionsError::Text("command")));
+        check(&long, &Err(TraceOptionsError::Text("command")));
     }
 
     proptest! {

@@ -2,7 +2,11 @@
 
 use std::{
     net::TcpListener,
-    sync::atomic::{AtomicU32, Ordering},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
+    sync::{Mutex, PoisonError},
 };
 
 /// Free ports below those that the system gives to outgoing connections, one of which could
@@ -12,12 +16,21 @@ pub fn lasting<const N: usize>() -> [u16; N] {
 }
 
 fn lasting_port() -> u16 {
-    // Tests run at the same time, in one process or in many, so each begins its search apart.
-    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Many tests run at the same time, so each begins its search apart.
     let first = std::process::id().wrapping_mul(16);
     (0..20_000)
-        .map(|_| first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)))
-        .filter_map(|number| u16::try_from(10_000 + number % 20_000).ok())
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .filter_map(|number| u16::try_from(10_000 + first.wrapping_add(number) % 20_000).ok())
+        .find(|port| is_ours(*port) && TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .expect("a port is free")
+}
+
+/// Takes the port for as long as this process lives, from all others that come here. A server that is down holds no port, so there is
+/// a socket with the port's name instead, which the kernel removes with the process.
+fn is_ours(port: u16) -> bool {
+    static TAKEN: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let name = format!("waybill-test-port-{port}");
+    let name = SocketAddr::from_abstract_name(name).expect("a short name");
+    let Ok(listener) = UnixListener::bind_addr(&name) else { return false };
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+    true
 }

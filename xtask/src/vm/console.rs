@@ -17,15 +17,21 @@ const MARK: &str = "waybill-vm: exit code ";
 /// What `timeout` ends with when the time is up.
 const TIME_IS_UP: i32 = 124;
 
-/// Starts a machine, shows its console and returns the exit code of its command.
-pub(super) fn run(image: &Path, initramfs: &Path, disks: &Disks, limit: u64) -> Result<u8> {
+/// Starts a machine, shows its console with `label` before each line and returns the exit code of its command.
+pub(super) fn run(
+    image: &Path,
+    initramfs: &Path,
+    disks: &Disks,
+    limit: u64,
+    label: &str,
+) -> Result<u8> {
     let mut machine = qemu(image, initramfs, disks, limit)?
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start the machine")?;
     let console = machine.stdout.take().context("the machine has no console")?;
-    let code = show(BufReader::new(console));
+    let code = show(BufReader::new(console), label);
     let status = machine.wait()?;
     match code? {
         Some(code) => Ok(code),
@@ -58,7 +64,7 @@ fn qemu(image: &Path, initramfs: &Path, disks: &Disks, limit: u64) -> Result<Com
 }
 
 /// Shows what is printed; returns the exit code that was told.
-fn show(console: impl BufRead) -> Result<Option<u8>> {
+fn show(console: impl BufRead, label: &str) -> Result<Option<u8>> {
     let mut code = None;
     for line in console.split(b'\n') {
         let line = line.context("cannot read the console")?;
@@ -67,7 +73,7 @@ fn show(console: impl BufRead) -> Result<Option<u8>> {
         let line = line.trim_end_matches('\r');
         match line.strip_prefix(MARK) {
             Some(told) => code = Some(told.parse().with_context(|| format!("no code: {line}"))?),
-            None => println!("{line}"),
+            None => println!("{label}{line}"),
         }
     }
     Ok(code)
@@ -79,7 +85,7 @@ mod tests {
 
     #[track_caller]
     fn check(console: &str, expected: Option<u8>) {
-        assert_eq!(show(console.as_bytes()).unwrap(), expected, "{console}");
+        assert_eq!(show(console.as_bytes(), "").unwrap(), expected, "{console}");
     }
 
     #[test]
@@ -87,6 +93,6 @@ mod tests {
         check("Linux 6.1\r\nwaybill-vm: exit code 3\r\n[ 1.0] reboot: Power down\r\n", Some(3));
         check("Linux 6.1\r\n[ 1.0] Kernel panic\r\n", None);
         check("echo waybill-vm: exit code 3\r\n", None);
-        assert!(show("waybill-vm: exit code 300\r\n".as_bytes()).is_err());
+        assert!(show("waybill-vm: exit code 300\r\n".as_bytes(), "").is_err());
     }
 }

@@ -29,14 +29,15 @@ pub(crate) async fn measure(
         let acting_as = Some(ActingAs { user: format!("user-{user}"), groups });
         executors.push(Executor::new(&Options { acting_as, ..up.options() }).await.unwrap());
     }
-    let all = (0..sessions).flat_map(|at| (0..users).map(move |user| (user, at)));
+    let all = (0..sessions).flat_map(|at| {
+        executors.iter().enumerate().map(move |(user, executor)| (user, executor, at))
+    });
     let begin = Instant::now();
     stream::iter(all)
-        .for_each_concurrent(AT_ONCE, |(user, at)| {
+        .for_each_concurrent(AT_ONCE, |(user, executor, at)| {
             let script = format!(
                 "i=0; while [ $i -lt {programs} ]; do /bin/busybox true {source}_{user}_{at}_$i; i=$((i+1)); done"
             );
-            let executor = &executors[user];
             async move {
                 session(executor, &script).await;
             }

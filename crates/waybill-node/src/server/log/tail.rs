@@ -14,12 +14,35 @@ const BLOCK: usize = 64 << 10;
 ///
 /// A line that was logged in parts counts once, and begins with its first part, if no line of the
 /// other stream stands between them. With `stream` only its lines count.
+///
+/// The file may have become shorter: of an entry for which a disk has no room, the half that was written is taken back.
 pub(super) fn start(
+    file: &impl FileExt,
+    mut length: u64,
+    lines: u64,
+    stream: Option<Stream>,
+) -> io::Result<u64> {
+    loop {
+        match search(file, length, lines, stream)? {
+            Found::Start(place) => return Ok(place),
+            Found::Shorter(left) => length = left,
+        }
+    }
+}
+
+enum Found {
+    /// Where the lines begin.
+    Start(u64),
+    /// How long the file is by now.
+    Shorter(u64),
+}
+
+fn search(
     file: &impl FileExt,
     length: u64,
     lines: u64,
     stream: Option<Stream>,
-) -> io::Result<u64> {
+) -> io::Result<Found> {
     let mut search = Search::new(length, lines, stream);
     // What the block after this one begins with: heads of lines may lie across the border.
     let mut after = Vec::new();
@@ -28,14 +51,17 @@ pub(super) fn start(
         let size = usize::try_from(end).map_or(BLOCK, |end| end.min(BLOCK));
         let at = end - u64::try_from(size).map_err(io::Error::other)?;
         let mut block = vec![0; size];
-        file.read_exact_at(&mut block, at)?;
+        let read = read_at(file, &mut block, at)?;
+        if read < size {
+            return Ok(Found::Shorter(at + u64::try_from(read).map_err(io::Error::other)?));
+        }
         block.extend_from_slice(&after);
         let own = block.get(..size).unwrap_or_default();
         for feed in memrchr_iter(b'\n', own) {
             let line = block.get(feed + 1..).unwrap_or_default();
             let place = at + u64::try_from(feed + 1).map_err(io::Error::other)?;
             if search.is_over(line, place) {
-                return Ok(search.begin);
+                return Ok(Found::Start(search.begin));
             }
         }
         if at == 0 {
@@ -44,7 +70,22 @@ pub(super) fn start(
         block.truncate(LONGEST_HEAD);
         (after, end) = (block, at);
     }
-    Ok(search.begin)
+    Ok(Found::Start(search.begin))
+}
+
+/// Fills `block`, or as much of it as the file has.
+fn read_at(file: &impl FileExt, block: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while let Some(rest) = block.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        let place = at + u64::try_from(read).map_err(io::Error::other)?;
+        match file.read_at(rest, place) {
+            Ok(0) => break,
+            Ok(count) => read += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
 }
 
 /// Goes from line to line, the last one first.
@@ -144,6 +185,17 @@ mod tests {
     fn an_end_without_line_feed_is_a_line_and_junk_is_none() {
         check("t stdout F 1\nt stdout F 2", 1, None, "t stdout F 2");
         check("t stdout F 1\njunk\n\n", 1, None, "t stdout F 1\njunk\n\n");
+    }
+
+    /// Hole: `kubectl logs --tail` failed now and then while the disk was full.
+    #[test]
+    fn what_was_taken_back_meanwhile_is_no_error() {
+        let log = "t stdout F 1\nt stdout F 2\n";
+        let (file, length) = file(log.as_bytes());
+        for more in [1, 30, 3 * BLOCK as u64] {
+            let start = start(&file, length + more, 1, None).unwrap();
+            assert_eq!(&log[usize::try_from(start).unwrap()..], "t stdout F 2\n");
+        }
     }
 
     #[test]

@@ -82,14 +82,14 @@ impl Ledger {
     /// Whether the runtime lives: an error that no killed spawner or monitor explains is then a fault.
     pub(crate) fn excuse(&self, id: &str, status: &Status) -> Excuse {
         if self.killing.load(Ordering::SeqCst) {
-            return Excuse::RuntimeKilled;
+            return Excuse::Runtime;
         }
         if self.spawners.explain(status) {
-            return Excuse::SpawnerKilled;
+            return Excuse::Spawner;
         }
         let explained = self.monitors.was_killed(id) || self.monitors.explain(status.message());
         assert!(explained, "container {id:?}: {status:?}");
-        Excuse::MonitorKilled
+        Excuse::Monitor
     }
 
     /// A code that a command of the container may end with instead of its own.
@@ -219,12 +219,12 @@ impl Ledger {
     }
 }
 
-/// What explains an error.
+/// Whose death explains an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excuse {
-    RuntimeKilled,
-    MonitorKilled,
-    SpawnerKilled,
+    Runtime,
+    Monitor,
+    Spawner,
 }
 
 fn end_of(status: &ContainerStatus) -> End {

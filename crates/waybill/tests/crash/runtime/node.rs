@@ -211,7 +211,12 @@ impl Machine {
             "a container was started again: {pod:#}"
         );
         match purpose {
-            Purpose::Steady => status["state"]["running"].is_object() && status["ready"] == true,
+            // What runs without its monitor is about to end, whether or not the node knows already.
+            Purpose::Steady => {
+                status["state"]["running"].is_object()
+                    && status["ready"] == true
+                    && !self.monitors.was_killed(container_id(pod))
+            }
             Purpose::Once(code) => {
                 let ended = &status["state"]["terminated"];
                 if !ended.is_object() {

@@ -30,9 +30,9 @@ impl Worker {
             match self.client.run_sandbox(&self.name).await {
                 Ok(sandbox) => break sandbox,
                 Err(status) => match self.ledger.excuse("", &status) {
-                    Excuse::RuntimeKilled => return,
-                    Excuse::SpawnerKilled => {}
-                    Excuse::MonitorKilled => panic!("a sandbox has no monitor: {status:?}"),
+                    Excuse::Runtime => return,
+                    Excuse::Spawner => {}
+                    Excuse::Monitor => panic!("a sandbox has no monitor: {status:?}"),
                 },
             }
         };
@@ -41,7 +41,7 @@ impl Worker {
                 0 => self.short_life(&sandbox, number).await,
                 _ => self.steady_life(&sandbox, number).await,
             };
-            if excuse == Err(Excuse::RuntimeKilled) {
+            if excuse == Err(Excuse::Runtime) {
                 return;
             }
         }
@@ -79,7 +79,7 @@ impl Worker {
         let (name, code) = (format!("{}-{number}", self.name), number % 100 + 1);
         self.ledger.ask_creation(&name, script, code);
         let created = self.step("", self.client.create(sandbox, &name, script, code).await);
-        if created == Err(Excuse::SpawnerKilled) {
+        if created == Err(Excuse::Spawner) {
             self.ledger.refused(&name);
         }
         let id = created?;
