@@ -1,5 +1,7 @@
 //! What is served, told to clients: `/api`, `/apis` and below.
 
+pub(crate) mod aggregated;
+
 use serde_json::{Value, json};
 
 use crate::{

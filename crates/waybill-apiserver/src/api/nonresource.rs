@@ -17,6 +17,13 @@ impl Api {
         if !matches!(*context.method, Method::GET | Method::HEAD) {
             return Err(Status::no_such_path());
         }
+        let accept = text_header(context.headers, header::ACCEPT);
+        if discovery::aggregated::is_wanted(accept)
+            && let Some(document) = discovery::aggregated::document(path)
+        {
+            let content_type = discovery::aggregated::MEDIA_TYPE;
+            return Ok(Answer { content_type, ..Answer::value(&document) });
+        }
         if let Some(document) = discovery::document(path) {
             return Ok(Answer::value(&document));
         }

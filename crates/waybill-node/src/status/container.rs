@@ -235,6 +235,8 @@ impl View<'_> {
                 ..ApiState::default()
             }),
             ContainerState::Exited { started, finished, code, signal, reason, message } => {
+                // One that could not be started, or was stopped before, has both at that moment: clients subtract.
+                let started = started.unwrap_or(*finished);
                 Some(ended(&ContainerStateTerminated {
                     container_id: Some(self.id(container)),
                     exit_code: *code,
@@ -242,7 +244,7 @@ impl View<'_> {
                     message: Some(message.clone()).filter(|message| !message.is_empty()),
                     reason: Some(end_reason(reason, *code)),
                     signal: *signal,
-                    started_at: started.map(|started| Time(to_the_second(started))),
+                    started_at: Some(Time(to_the_second(started))),
                 }))
             }
             ContainerState::Unknown => None,

@@ -387,6 +387,17 @@ fn a_container_is_described() {
 }
 
 #[test]
+fn a_container_that_never_started_has_no_end_without_a_start() {
+    let mut ended = exited("a", 0, 128);
+    let ContainerState::Exited { started, .. } = &mut ended.state else { panic!("it runs") };
+    *started = None;
+    let status = compute(&pod(&[policy(NEVER)]), &observed(&[ended]), &facts(), at(100));
+    let state = serde_json::to_value(&status.container_statuses.unwrap()[0].state).unwrap();
+    assert_eq!(state["terminated"]["startedAt"], "1970-01-01T00:00:06Z");
+    assert_eq!(state["terminated"]["finishedAt"], "1970-01-01T00:00:06Z");
+}
+
+#[test]
 fn statuses_are_in_order() {
     let fields = [
         ("/spec/containers", json!([{"name": "z"}, {"name": "a"}])),

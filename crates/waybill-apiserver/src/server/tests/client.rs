@@ -30,6 +30,7 @@ pub(super) struct Reply {
     pub(super) warnings: Vec<String>,
     pub(super) retry_after: Option<String>,
     pub(super) audit_id: Option<String>,
+    pub(super) content_type: Option<String>,
     pub(super) body: Bytes,
 }
 
@@ -176,8 +177,10 @@ impl Reply {
         let retry_after = retry_after.map(|value| value.to_str().unwrap().to_owned());
         let audit_id = response.headers().get("audit-id");
         let audit_id = audit_id.map(|value| value.to_str().unwrap().to_owned());
+        let content_type = response.headers().get(header::CONTENT_TYPE);
+        let content_type = content_type.map(|value| value.to_str().unwrap().to_owned());
         let body = timeout(PATIENCE, response.into_body().collect()).await.unwrap().unwrap();
-        Self { code, warnings, retry_after, audit_id, body: body.to_bytes() }
+        Self { code, warnings, retry_after, audit_id, content_type, body: body.to_bytes() }
     }
 
     pub(super) fn json(&self) -> Value {

@@ -77,3 +77,21 @@ async fn a_question_has_no_table() {
     let answered = server.accepting("*/*", "POST", path, &question.to_string()).await;
     assert_eq!(answered.created()["status"]["allowed"], true);
 }
+
+/// Clients tell the two apart by the type of the answer.
+#[tokio::test]
+async fn discovery_comes_in_two_documents_to_those_who_take_them() {
+    let server = TestServer::start().await;
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let both = format!("{aggregated},application/json");
+    for path in ["/api", "/apis"] {
+        let found = server.accepting(&both, "GET", path, "").await;
+        assert_eq!(found.content_type.as_deref(), Some(aggregated), "{path}");
+        assert_eq!(found.json()["kind"], "APIGroupDiscoveryList", "{path}");
+        let found = server.accepting("application/json", "GET", path, "").await;
+        assert_eq!(found.content_type.as_deref(), Some("application/json"), "{path}");
+        assert_ne!(found.json()["kind"], "APIGroupDiscoveryList", "{path}");
+    }
+    let below = server.accepting(&both, "GET", "/api/v1", "").await;
+    assert_eq!(below.json()["kind"], "APIResourceList");
+}
