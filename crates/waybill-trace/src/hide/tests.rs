@@ -315,7 +315,7 @@ const TYPED: &[&[&str]] = &[
     &["curl", "--user=me:hunter2"],
 ];
 
-/// Hole: two in three of these were recorded with the secret in them.
+/// Hole: most of these were recorded with the secret in them.
 #[test]
 fn no_secret_of_what_people_type_is_shown() {
     let mut leaks = Vec::new();
