@@ -4,9 +4,11 @@
 //! killed at any moment: what is lost then is what was not written yet, and the next one writes down that there is a gap.
 
 mod attribution;
+mod bounds;
 mod budget;
 mod clock;
 mod connector;
+mod firsts;
 mod lookup;
 mod output;
 mod past;
@@ -33,15 +35,16 @@ use self::{
     attribution::{Attribution, Happened},
     budget::{Budget, Share},
     clock::{BootClock, after_boot},
+    firsts::Firsts,
     output::{ALIVE, BATCH, Output},
     past::Past,
-    sessions::Sessions,
+    sessions::{NotKept, Sessions},
     source::Source,
 };
 use crate::{
     audit::AuditLog,
     journal::{Entry, LogName, json_length},
-    record::{EventSource, GapReason},
+    record::{EventSource, GapReason, Whose},
     runtime::{Container, Runtime, RuntimeError},
 };
 
@@ -53,6 +56,9 @@ const ASK: Duration = Duration::from_millis(50);
 
 /// How often everything else is looked at.
 const TURN: Duration = Duration::from_secs(1);
+
+/// How often it is told whose sessions were not kept.
+const TELL: Duration = Duration::from_secs(60);
 
 /// How many requests of the audit log are remembered.
 const REQUESTS: usize = 4096;
@@ -103,6 +109,7 @@ pub struct Collector {
     attribution: Attribution,
     sessions: Sessions,
     budget: Budget,
+    firsts: Firsts,
     output: Output,
     runtime: Runtime,
     audit: Option<AuditLog>,
@@ -112,6 +119,8 @@ pub struct Collector {
     first_seen: HashMap<u64, Instant>,
     lost: u64,
     lost_at: Timestamp,
+    /// When it was told last whose sessions were not kept.
+    told_not_kept: Instant,
     asked: Asked,
     is_audit_read: bool,
 }
@@ -150,8 +159,9 @@ impl Collector {
         let long_ago = long_ago.unwrap_or_else(Instant::now);
         let mut collector = Self {
             attribution: Attribution::new(lookup::machine_namespace(), kind),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(share_of_sessions(config.retention)),
             budget: Budget::new(share(config.retention)),
+            firsts: Firsts::new(share_of_firsts(config.retention)),
             output: found.output,
             runtime,
             audit,
@@ -159,6 +169,7 @@ impl Collector {
             first_seen: HashMap::new(),
             lost: 0,
             lost_at: wall(),
+            told_not_kept: Instant::now(),
             asked: Asked {
                 at: long_ago,
                 time: Timestamp::UNIX_EPOCH,
@@ -224,8 +235,10 @@ impl Collector {
 
     async fn finish(mut self) -> Result<(), CollectorError> {
         self.take_events();
+        self.sessions.close();
         self.ask().await;
         self.turn().await;
+        self.note_not_kept();
         self.output.append(LogName::Sessions, &Entry::Stop { at: wall() });
         self.output.finish().map_err(CollectorError::Finish)
     }
@@ -268,9 +281,10 @@ impl Collector {
             let entry = match happened {
                 Happened::Program(program) => {
                     let session = self.sessions.get(&program.session);
-                    let user =
-                        session.and_then(|it| it.trace.user()).unwrap_or_default().to_owned();
-                    let is_kept = self.budget.takes(&user, size(&program), second);
+                    let whose = session.map_or(Whose::Node, |it| Whose::of(&it.trace));
+                    let file = (program.session.as_str(), program.program.as_str());
+                    let is_kept = self.budget.takes(&whose, size(&program), second)
+                        || self.firsts.takes(&whose, file, size(&program), second);
                     self.sessions.count(&program.session, is_kept);
                     if !is_kept {
                         // Then its end is not kept either.
@@ -293,10 +307,20 @@ impl Collector {
         self.lost = lost;
         if events > 0 {
             let (from, reason) = (self.lost_at, GapReason::TooMany);
-            self.output
-                .append(LogName::Sessions, &Entry::Lost { from, until: now, reason, events });
+            let lost = Entry::Lost { from, until: now, reason, events, whose: None };
+            self.output.append(LogName::Sessions, &lost);
         }
         self.lost_at = now;
+    }
+
+    /// Whose sessions were counted and not kept.
+    fn note_not_kept(&mut self) {
+        self.told_not_kept = Instant::now();
+        for (whose, NotKept { from, until, sessions }) in self.sessions.take_not_kept() {
+            let (reason, whose) = (GapReason::OverShare, Some(whose));
+            let lost = Entry::Lost { from, until, reason, events: sessions, whose };
+            self.output.append(LogName::Sessions, &lost);
+        }
     }
 }
 
@@ -311,6 +335,18 @@ fn size(program: &crate::journal::ProgramEntry) -> u64 {
 fn share(retention: Retention) -> Share {
     let at_once = retention.programs / 8;
     Share { at_once, each_second: at_once / 3600 }
+}
+
+/// Who is over that has an eighth of it for programs that did not run before.
+fn share_of_firsts(retention: Retention) -> Share {
+    let Share { at_once, each_second } = share(retention);
+    Share { at_once: at_once / 8, each_second: each_second.div_ceil(8) }
+}
+
+/// Of sessions the same at once, and as much again in a day: they are few and short, and who floods the record needs a week to push out others.
+fn share_of_sessions(retention: Retention) -> Share {
+    let at_once = retention.sessions / 8;
+    Share { at_once, each_second: at_once.div_ceil(24 * 3600) }
 }
 
 /// The kernel's name for this boot.

@@ -1,134 +1,102 @@
 //! Hides what looks like a secret in the arguments of programs, before anybody sees or keeps them. Pure.
 //!
-//! People type passwords and tokens into command lines. A rule cannot know them all: what a flag, a variable, a header or a URL
-//! calls a secret is hidden, and what has the shape of one. It would rather hide a word too many. What is hidden is told by
-//! position, because a process can write any mark itself.
+//! People type passwords and tokens into command lines. A rule cannot know them all: what a flag, a variable, a header, a URL or a
+//! statement calls a secret is hidden, and what has the shape of one. It would rather hide a word too many, but no more than the
+//! value: whoever calls a part of their script a secret must not hide the rest of it. What is hidden is told by position, because a
+//! process can write any mark itself. What it knows and what it does not is in `docs/guide/investigating.md`.
 
+mod command;
+mod field;
+mod known;
+mod name;
+mod script;
 mod shape;
-mod word;
+mod spans;
+mod url;
 
-use self::word::{Scanner, is_assignment};
+use self::spans::Spans;
 
 /// Stands where something is hidden.
 pub const HIDDEN: &str = "[hidden]";
 
-/// How deep quoted commands within commands are looked into; what is deeper is looked at as plain words.
+/// How deep quoted commands within commands are looked into; what is deeper is looked at as plain text.
 const DEPTH: u32 = 4;
 
-/// Programs that take a script after `-c`.
-const SHELLS: [&str; 7] = ["ash", "bash", "busybox", "dash", "ksh", "sh", "zsh"];
+const QUOTES: [u8; 2] = [b'"', b'\''];
+
+/// What a text is, which decides where a value in it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    /// A script or a program: a value ends where that goes on.
+    Code,
+    /// Anything else: a value may have all letters.
+    Data,
+}
 
 /// The arguments of a program, the first of which is its name, and which of them are hidden, whole or in part.
 pub fn hide_secrets(program: &str, arguments: &[String]) -> (Vec<String>, Vec<u32>) {
-    let mut scanner = Scanner::new(program);
+    let words: Vec<&str> = arguments.iter().skip(1).map(String::as_str).collect();
+    let mut spans = vec![Spans::default(); arguments.len()];
+    for (at, range) in command::secrets(program, &words, None) {
+        if let Some(spans) = spans.get_mut(at + 1) {
+            spans.add(range);
+        }
+    }
     let mut hidden_at = Vec::new();
     let mut shown = Vec::with_capacity(arguments.len());
-    let is_shell = SHELLS.contains(&program.rsplit('/').next().unwrap_or_default());
-    let mut is_script = false;
-    for (at, argument) in arguments.iter().enumerate() {
-        let safe = if is_script {
-            hide_text(argument, &mut Scanner::new(""), DEPTH)
-        } else if at == 0 {
-            hide_in_name(argument)
-        } else {
-            hide_argument(&mut scanner, argument)
-        };
-        is_script = is_shell && argument.starts_with('-') && argument.ends_with('c');
-        if let Some(safe) = safe {
-            hidden_at.extend(u32::try_from(at));
-            shown.push(safe);
-        } else {
-            shown.push(argument.clone());
+    let mut before = None;
+    for (at, (argument, mut spans)) in arguments.iter().zip(spans).enumerate() {
+        // The first one is a name; a process may make it anything, such as the title of a server with its password.
+        let is_code = at == 0 || before.is_some_and(|flag| command::takes_code(program, flag));
+        let language = if is_code { Language::Code } else { Language::Data };
+        look(argument, 0, language, DEPTH, &mut spans);
+        before = Some(argument.as_str()).filter(|_| at > 0);
+        match spans.hide(argument) {
+            Some(safe) => {
+                hidden_at.extend(u32::try_from(at));
+                shown.push(safe);
+            }
+            None => shown.push(argument.clone()),
         }
     }
     (shown, hidden_at)
 }
 
-/// The first argument is a name; a process may make it anything, such as the title of a server with its password.
-fn hide_in_name(name: &str) -> Option<String> {
-    hide_text(name, &mut Scanner::new(""), DEPTH)
-}
-
-fn hide_argument(scanner: &mut Scanner, argument: &str) -> Option<String> {
-    // A value is the whole argument, whatever is in it.
-    if scanner.takes_value(argument) || argument.contains("PRIVATE KEY-----") {
-        return Some(HIDDEN.to_owned());
+/// Looks at a text that begins at `base`: at what has the shape of a secret, and at the commands that are in it.
+fn look(text: &str, base: usize, language: Language, depth: u32, spans: &mut Spans) {
+    let mut add = |range: std::ops::Range<usize>| spans.add(base + range.start..base + range.end);
+    field::find(text, language, &mut add);
+    url::find(text, language, &mut add);
+    shape::find(text, &mut add);
+    let has_structure = |letter: char| letter.is_whitespace() || ";|&()`'\"".contains(letter);
+    if depth == 0 || !text.contains(has_structure) {
+        return;
     }
-    if let Some(value) = is_assignment(argument) {
-        return Some(format!("{}{HIDDEN}", argument.get(..value).unwrap_or_default()));
+    let commands = script::commands(text, language);
+    for range in command::given_by_input(text, &commands) {
+        spans.add(base + range.start..base + range.end);
     }
-    if argument.contains(char::is_whitespace) {
-        // A script has commands of its own, and a header has a name.
-        let mut inner = Scanner::new("");
-        return hide_text(argument, &mut inner, DEPTH);
-    }
-    scanner.hide_word(argument)
-}
-
-/// Hides word by word; nothing if nothing had to be hidden.
-fn hide_text(text: &str, scanner: &mut Scanner, depth: u32) -> Option<String> {
-    let mut safe = String::with_capacity(text.len());
-    let mut is_changed = false;
-    for piece in pieces(text) {
-        if piece.starts_with(char::is_whitespace) {
-            // The value of a header goes on to the end.
-            safe.push_str(piece);
-            continue;
-        }
-        match hide_piece(piece, scanner, depth) {
-            Some(hidden) => {
-                is_changed = true;
-                safe.push_str(&hidden);
+    for command in &commands {
+        let words: Vec<&str> =
+            command.words.iter().map(|word| text.get(word.range.clone()).unwrap_or("")).collect();
+        for (at, range) in command::secrets("", &words, Some(language)) {
+            if let Some(word) = command.words.get(at) {
+                let start = base + word.range.start;
+                spans.add(start + range.start..start + range.end);
             }
-            None => safe.push_str(piece),
         }
-        if scanner.hides_the_rest() {
-            safe.push(' ');
-            safe.push_str(HIDDEN);
-            return Some(safe);
+        for (at, word) in command.words.iter().enumerate() {
+            let language = command::language_of(&words, at);
+            for quoted in &word.quoted {
+                let inner = text.get(quoted.clone()).unwrap_or_default();
+                look(inner, base + quoted.start, language, depth - 1, spans);
+            }
+        }
+        for document in &command.documents {
+            let inner = text.get(document.clone()).unwrap_or_default();
+            look(inner, base + document.start, Language::Data, depth - 1, spans);
         }
     }
-    is_changed.then_some(safe)
-}
-
-fn hide_piece(piece: &str, scanner: &mut Scanner, depth: u32) -> Option<String> {
-    if scanner.takes_value(piece) {
-        return Some(HIDDEN.to_owned());
-    }
-    if let Some(value) = is_assignment(piece) {
-        return Some(format!("{}{HIDDEN}", piece.get(..value).unwrap_or_default()));
-    }
-    let quote = piece.chars().next().filter(|first| QUOTES.contains(first));
-    if let Some(quote) = quote.filter(|_| depth > 0 && piece.contains(char::is_whitespace)) {
-        let end = piece.strip_suffix(quote).map_or(piece.len(), str::len).max(1);
-        let (inner, last) = piece.split_at_checked(end)?;
-        let inner = inner.get(1..)?;
-        let hidden = hide_text(inner, &mut Scanner::new(""), depth - 1)?;
-        return Some(format!("{quote}{hidden}{last}"));
-    }
-    scanner.hide_word(piece)
-}
-
-const QUOTES: [char; 3] = ['"', '\'', '`'];
-
-/// Words and what is between them; quotes hold words together.
-fn pieces(text: &str) -> Vec<&str> {
-    let mut pieces = Vec::new();
-    let (mut start, mut quote, mut was_space) = (0, None, None);
-    for (at, letter) in text.char_indices() {
-        let is_space = quote.is_none() && letter.is_whitespace();
-        if was_space.is_some_and(|was| was != is_space) {
-            pieces.extend(text.get(start..at));
-            start = at;
-        }
-        was_space = Some(is_space);
-        quote = match quote {
-            None => QUOTES.contains(&letter).then_some(letter),
-            Some(open) => Some(open).filter(|open| *open != letter),
-        };
-    }
-    pieces.extend(text.get(start..).filter(|rest| !rest.is_empty()));
-    pieces
 }
 
 #[cfg(test)]

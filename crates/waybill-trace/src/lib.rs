@@ -44,7 +44,8 @@ pub use self::{
     process::{LiveProcess, ProcessFacts, read_processes},
     record::{
         Change, Coverage, EventSource, Gap, GapReason, ProcessQuery, ProcessState, RecordedProcess,
-        RecordedSession, SessionList, SessionQuery, TraceSource, TraceSourceError, companions,
+        RecordedSession, SessionList, SessionQuery, TraceSource, TraceSourceError, Whose,
+        companions,
     },
     remote::{Heard, ReceivedRecord, RecordServer, RecordServerConfig, WireError},
     runtime::{Attached, Container, ContainerCgroups, Runtime, RuntimeError, Session},

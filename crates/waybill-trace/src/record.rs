@@ -12,7 +12,7 @@ mod source;
 
 pub use self::{
     companions::companions,
-    coverage::{Coverage, EventSource, Gap, GapReason},
+    coverage::{Coverage, EventSource, Gap, GapReason, Whose},
     process::{ProcessState, RecordedProcess},
     query::{ProcessQuery, SessionQuery},
     session::RecordedSession,

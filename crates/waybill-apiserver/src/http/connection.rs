@@ -198,7 +198,8 @@ async fn serve_http1<S: Service>(
     let (io, target) = LongTargetIo::new(stream);
     let service = service_fn(move |mut request| {
         target.attach(&mut request);
-        let answer = Arc::clone(&service).answer(connection.clone(), request);
+        // Boxed: it is large, and hyper and we would move it three times before it begins.
+        let answer = Box::pin(Arc::clone(&service).answer(connection.clone(), request));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let serving = http1::Builder::new()

@@ -107,7 +107,8 @@ impl Iterator for ListPieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        let mut piece = BytesMut::with_capacity(PIECE);
+        // The last object goes beyond: with room for it, nothing is copied to a larger place.
+        let mut piece = BytesMut::with_capacity(PIECE + PIECE / 4);
         if let Some(head) = self.head.take() {
             piece.put_slice(&head);
         } else if self.objects.len() == 0 && self.unsent.is_none() {

@@ -98,6 +98,10 @@ impl Cri {
             // Somebody was faster.
             return Ok(());
         }
+        // What is not understood stays, and nothing may say otherwise to a runtime that does understand it.
+        if matches!(self.engine.state(&record.id), Ok(State::Unknown { .. })) {
+            return Err(self.unknown(&record.id));
+        }
         self.change_container(&container, |record| record.removing = true)?;
         self.kill(&record.id).await?;
         let status = convert::container_status(&record, self.standing(&record));

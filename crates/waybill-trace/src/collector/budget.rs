@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::record::Whose;
+
 /// In bytes: at once, and for each second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
@@ -16,7 +18,7 @@ const USERS: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Budget {
     share: Share,
-    users: HashMap<String, Left>,
+    users: HashMap<Whose, Left>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,19 +34,29 @@ impl Budget {
     }
 
     /// Whether `bytes` of this user are kept. What is not kept costs nothing.
-    pub(crate) fn takes(&mut self, user: &str, bytes: u64, second: u64) -> bool {
-        if !self.users.contains_key(user) {
-            self.make_room(second);
-            self.users.insert(user.to_owned(), Left { bytes: self.share.at_once, at: second });
-        }
-        let share = self.share;
-        let Some(left) = self.users.get_mut(user) else { return false };
-        left.refill(share, second);
+    pub(crate) fn takes(&mut self, user: &Whose, bytes: u64, second: u64) -> bool {
+        let left = self.left(user, second);
         let fits = left.bytes >= bytes;
         if fits {
             left.bytes -= bytes;
         }
         fits
+    }
+
+    /// What is kept whatever is left.
+    pub(crate) fn charge(&mut self, user: &Whose, bytes: u64, second: u64) {
+        let left = self.left(user, second);
+        left.bytes = left.bytes.saturating_sub(bytes);
+    }
+
+    fn left(&mut self, user: &Whose, second: u64) -> &mut Left {
+        if !self.users.contains_key(user) {
+            self.make_room(second);
+        }
+        let (share, full) = (self.share, Left { bytes: self.share.at_once, at: second });
+        let left = self.users.entry(user.clone()).or_insert(full);
+        left.refill(share, second);
+        left
     }
 
     fn make_room(&mut self, second: u64) {
@@ -70,22 +82,29 @@ impl Left {
 mod tests {
     use super::*;
 
+    fn user(name: &str) -> Whose {
+        Whose::User(name.to_owned())
+    }
+
     #[test]
     fn who_fills_their_share_takes_nothing_from_others() {
         let mut budget = Budget::new(Share { at_once: 100, each_second: 10 });
-        assert!(budget.takes("anna", 60, 0));
-        assert!(!budget.takes("anna", 60, 0));
-        assert!(budget.takes("ben", 60, 0));
-        assert!(budget.takes("anna", 60, 2), "it comes back with time");
-        assert!(!budget.takes("anna", 60, 2));
-        assert!(!budget.takes("anna", 101, 1_000_000), "but never more than there is at once");
+        assert!(budget.takes(&user("anna"), 60, 0));
+        assert!(!budget.takes(&user("anna"), 60, 0));
+        assert!(budget.takes(&user("ben"), 60, 0));
+        assert!(budget.takes(&user("anna"), 60, 2), "it comes back with time");
+        assert!(!budget.takes(&user("anna"), 60, 2));
+        assert!(
+            !budget.takes(&user("anna"), 101, 1_000_000),
+            "but never more than there is at once"
+        );
     }
 
     #[test]
     fn users_who_use_little_are_forgotten() {
         let mut budget = Budget::new(Share { at_once: 100, each_second: 10 });
-        for user in 0..3 * USERS {
-            budget.takes(&user.to_string(), 1, user as u64);
+        for at in 0..3 * USERS {
+            budget.takes(&user(&at.to_string()), 1, at as u64);
         }
         assert!(budget.users.len() <= USERS + 1);
     }

@@ -43,6 +43,11 @@ pub(crate) fn after_boot() -> u64 {
     u64::try_from(span(clock_gettime(ClockId::Boottime)).as_nanos()).unwrap_or(0)
 }
 
+/// Nanoseconds after boot, without those that the machine slept: the proc connector's clock.
+pub(crate) fn monotonic() -> u64 {
+    u64::try_from(span(clock_gettime(ClockId::Monotonic)).as_nanos()).unwrap_or(0)
+}
+
 fn span(time: Timespec) -> SignedDuration {
     SignedDuration::new(time.tv_sec, i32::try_from(time.tv_nsec).unwrap_or(0))
 }

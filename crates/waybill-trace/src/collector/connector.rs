@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use super::{
-    clock::after_boot,
+    clock::{after_boot, monotonic},
     lookup::{LookedUp, look_up},
 };
 use crate::{
@@ -43,9 +43,26 @@ const BUFFER: usize = 4 << 20;
 pub(crate) struct Connector {
     socket: OwnedFd,
     cgroups: CgroupIds,
-    /// Processes that were told of, and when they were made.
-    tracked: HashMap<u32, u64>,
+    /// Processes that were told of.
+    tracked: HashMap<u32, Tracked>,
     lost: u64,
+}
+
+/// A process that was looked at.
+#[derive(Clone, Copy, Debug)]
+struct Tracked {
+    /// When it was made.
+    began: u64,
+    /// When the last look at it began, in nanoseconds of the clock that events have.
+    looked: u64,
+}
+
+impl Tracked {
+    /// Whether the last look found the program that was started `at` this time, or a later one: it came too late for the one that it was
+    /// made for.
+    fn has_seen(&self, at: u64) -> bool {
+        at <= self.looked
+    }
 }
 
 impl Connector {
@@ -89,19 +106,26 @@ impl Connector {
 
     fn look(&mut self, event: ProcessEvent) -> Option<KernelEvent> {
         match event {
-            ProcessEvent::Exec(pid) => match look_up(pid, after_boot(), &mut self.cgroups) {
-                LookedUp::Found(event) => {
-                    self.tracked.insert(pid, event.began);
-                    Some(KernelEvent::Exec(event))
-                }
-                LookedUp::Elsewhere => None,
-                LookedUp::Gone => {
+            ProcessEvent::Exec { pid, at } => {
+                if self.tracked.get(&pid).is_some_and(|it| it.has_seen(at)) {
                     self.lost += 1;
-                    None
+                    return None;
                 }
-            },
+                let looked = monotonic();
+                match look_up(pid, after_boot(), &mut self.cgroups) {
+                    LookedUp::Found(event) => {
+                        self.tracked.insert(pid, Tracked { began: event.began, looked });
+                        Some(KernelEvent::Exec(event))
+                    }
+                    LookedUp::Elsewhere => None,
+                    LookedUp::Gone => {
+                        self.lost += 1;
+                        None
+                    }
+                }
+            }
             ProcessEvent::Exit(pid, status) => {
-                let began = self.tracked.remove(&pid)?;
+                let began = self.tracked.remove(&pid)?.began;
                 Some(KernelEvent::Exit(ExitEvent { time: after_boot(), pid, began, status }))
             }
         }
@@ -111,7 +135,11 @@ impl Connector {
 /// What the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProcessEvent {
-    Exec(u32),
+    Exec {
+        pid: u32,
+        /// In nanoseconds of the monotonic clock.
+        at: u64,
+    },
     /// As `wait` tells it.
     Exit(u32, u32),
 }
@@ -122,9 +150,10 @@ impl ProcessEvent {
             let bytes = message.get(HEADERS + at..HEADERS + at + 4)?;
             Some(u32::from_ne_bytes(bytes.try_into().ok()?))
         };
+        let at = message.get(HEADERS + 8..HEADERS + 16)?.try_into().ok().map(u64::from_ne_bytes)?;
         let (thread, process) = (word(16)?, word(20)?);
         match word(0)? {
-            EXEC => Some(Self::Exec(process)),
+            EXEC => Some(Self::Exec { pid: process, at }),
             // Threads end too.
             EXIT if thread == process => Some(Self::Exit(process, word(24)?)),
             _ => None,
@@ -160,12 +189,22 @@ mod tests {
     #[test]
     fn starts_and_ends_of_processes_are_read_and_those_of_threads_are_not() {
         let parse = |words: &[u32]| ProcessEvent::parse(&message(words));
-        assert_eq!(parse(&[EXEC, 0, 0, 0, 7, 7]), Some(ProcessEvent::Exec(7)));
+        let started = Some(ProcessEvent::Exec { pid: 7, at: 1 + (2 << 32) });
+        assert_eq!(parse(&[EXEC, 0, 1, 2, 7, 7]), started);
         assert_eq!(parse(&[EXIT, 0, 0, 0, 7, 7, 0x0300]), Some(ProcessEvent::Exit(7, 0x0300)));
         assert_eq!(parse(&[EXIT, 0, 0, 0, 8, 7, 0]), None);
         assert_eq!(parse(&[1, 0, 0, 0, 8, 7, 0]), None);
         assert_eq!(parse(&[EXIT, 0, 0, 0, 7, 7]), None, "cut");
         assert_eq!(ProcessEvent::parse(b""), None);
+    }
+
+    /// Hole: a shell that became another program at once was recorded as that program twice.
+    #[test]
+    fn a_program_that_was_seen_early_is_not_seen_again() {
+        let tracked = Tracked { began: 1, looked: 10 };
+        assert!(tracked.has_seen(9));
+        assert!(tracked.has_seen(10));
+        assert!(!tracked.has_seen(11));
     }
 
     #[test]

@@ -137,11 +137,12 @@ impl Output {
         self.programs.flush()?;
         if let Some((from, events)) = self.refused.take() {
             let (until, reason) = (wall(), GapReason::NotWritten);
-            self.append(LogName::Sessions, &Entry::Lost { from, until, reason, events });
+            let lost = Entry::Lost { from, until, reason, events, whose: None };
+            self.append(LogName::Sessions, &lost);
             self.sessions.flush()?;
         }
         if self.noted.elapsed() >= NOTE {
-            self.note_heads();
+            self.note_heads()?;
             self.remove_old()?;
             self.noted = Instant::now();
         }
@@ -176,9 +177,9 @@ impl Output {
 
     /// Writes everything, and makes it safe.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
-        self.note_heads();
         self.sessions.flush()?;
         self.programs.flush()?;
+        self.note_heads()?;
         self.sync()
     }
 
@@ -187,18 +188,22 @@ impl Output {
         self.programs.sync()
     }
 
-    fn note_heads(&mut self) {
-        for (at, log) in LogName::ALL.into_iter().enumerate() {
-            let head = self.writer(log.other()).head().clone();
+    /// What is noted is on the disk before its note is: whoever is killed in between, or loses power, must not look like somebody who cut it off.
+    fn note_heads(&mut self) -> io::Result<()> {
+        self.sync()?;
+        let heads = LogName::ALL.map(|log| (log, self.writer(log.other()).head().clone()));
+        for ((log, head), at) in heads.into_iter().zip(0..) {
             // A note is a line too, which need not be noted.
             let noted = self.notes.get(at).copied().unwrap_or(0);
             if head.n > noted.saturating_add(1) {
-                self.append(log, &Entry::Head { log: log.other(), head: head.clone() });
                 if let Some(noted) = self.notes.get_mut(at) {
                     *noted = head.n;
                 }
+                self.append(log, &Entry::Head { log: log.other(), head });
             }
         }
+        self.sessions.flush()?;
+        self.programs.flush()
     }
 
     fn remove_old(&mut self) -> io::Result<()> {

@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 use waybill_core::chain::Chain;
 
 use super::{
-    Collector, CollectorError, TURN,
+    Collector, CollectorError, TELL, TURN,
     attribution::{Happened, RunningProgram},
     clock::{BootClock, after_boot, wall},
     lookup::{LookedUp, look_up, namespace_of},
@@ -44,6 +44,9 @@ impl Collector {
             self.ask().await;
         }
         self.note_lost();
+        if self.told_not_kept.elapsed() >= TELL {
+            self.note_not_kept();
+        }
         self.forget_old();
         self.output.touch();
         self.output.write();
@@ -73,7 +76,7 @@ impl Collector {
             let happened = self.attribution.hear_waiting(BootClock::now(), after_boot());
             self.record(happened);
         }
-        for entry in self.sessions.take_changed() {
+        for entry in self.sessions.take_changed(after_boot() / 1_000_000_000) {
             let id = entry.id.clone();
             if !self.output.append(LogName::Sessions, &Entry::Session(Box::new(entry))) {
                 self.sessions.not_written(&id);

@@ -1,68 +1,18 @@
-//! Secrets within a word: in URLs, in JSON, in queries, and what has the shape of a token.
+//! Secrets by their shape: tokens, private keys, and passwords in statements of SQL.
 
-use super::{HIDDEN, word::is_secret_name};
+use std::ops::Range;
 
-/// `scheme://user:password@host`.
-pub(super) fn hide_password_of_url(word: &str) -> Option<String> {
-    let authority = word.find("://")? + 3;
-    let rest = word.get(authority..)?;
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    // A password may hold what ends an authority, if nobody escaped it; then the last @ of the word tells.
-    let at = rest.get(..end)?.rfind('@').or_else(|| rest.rfind('@'))?;
-    let password = rest.get(..at)?.find(':')? + 1;
-    let (start, end) = (authority + password, authority + at);
-    (start < end).then(|| format!("{}{HIDDEN}{}", &word[..start], &word[end..]))
-}
+use super::field::quoted;
 
-/// `"name":"value"` in JSON, also if the quotes are escaped.
-pub(super) fn hide_fields(word: &str) -> Option<String> {
-    let mut safe = String::new();
-    let (mut rest, mut is_changed) = (word, false);
-    while let Some(colon) = rest.find(':') {
-        let (before, after) = rest.split_at_checked(colon + 1)?;
-        safe.push_str(before);
-        rest = after;
-        let quoted = before.trim_end_matches(':').trim_end_matches(['"', '\'', '\\', ' ']);
-        let name = quoted.rsplit(['"', '\'', '{', ',', '\\', ' ']).next().unwrap_or_default();
-        let has_quotes = before.ends_with("\":") || before.ends_with("':");
-        if !(has_quotes && is_secret_name(name)) {
-            continue;
-        }
-        let value = rest.trim_start_matches([' ', '\\', '"', '\'']);
-        let opened = rest.len() - value.len();
-        let end = value.find(['"', '\'', ',', '}', '\\']).unwrap_or(value.len());
-        safe.push_str(rest.get(..opened)?);
-        safe.push_str(HIDDEN);
-        rest = value.get(end..)?;
-        is_changed = true;
-    }
-    safe.push_str(rest);
-    is_changed.then_some(safe)
-}
-
-/// `name=value` between `?`, `&` and `;` of a URL or a form.
-pub(super) fn hide_parameters(word: &str) -> Option<String> {
-    let mut is_changed = false;
-    let parameters = word.split_inclusive(['?', '&', ';', ',']).map(|part| {
-        let body = part.trim_end_matches(['?', '&', ';', ',']);
-        let hidden = body.split_once('=').filter(|(name, value)| {
-            let name = name.trim_start_matches(['"', '\'', '-']);
-            !value.is_empty() && *value != HIDDEN && is_secret_name(name)
-        });
-        match hidden {
-            Some((name, _)) => {
-                is_changed = true;
-                format!("{name}={HIDDEN}{}", part.get(body.len()..).unwrap_or_default())
-            }
-            None => part.to_owned(),
-        }
-    });
-    let safe: String = parameters.collect();
-    is_changed.then_some(safe)
+/// Finds them all.
+pub(super) fn find(text: &str, add: &mut impl FnMut(Range<usize>)) {
+    tokens(text, add);
+    private_keys(text, add);
+    statements(text, add);
 }
 
 /// How tokens of well-known services begin.
-const TOKENS: [&str; 18] = [
+const TOKENS: [&str; 19] = [
     "eyJ",
     "ghp_",
     "gho_",
@@ -80,6 +30,7 @@ const TOKENS: [&str; 18] = [
     "npm_",
     "AIza",
     "hvs.",
+    "dop_v1_",
     "AGE-SECRET-KEY-",
 ];
 
@@ -87,37 +38,26 @@ const TOKENS: [&str; 18] = [
 const SHORTEST: usize = 20;
 
 /// Runs of letters that look random, or begin as tokens do.
-pub(super) fn hide_tokens(word: &str) -> Option<String> {
-    let mut safe = String::new();
-    let mut is_changed = false;
+fn tokens(text: &str, add: &mut impl FnMut(Range<usize>)) {
     let of_token = |letter: char| letter.is_ascii_alphanumeric() || "_-+/.=~".contains(letter);
-    let mut rest = word;
-    while !rest.is_empty() {
-        let run = rest.find(|letter| !of_token(letter)).unwrap_or(rest.len());
-        let (token, after) = rest.split_at_checked(run)?;
+    let mut start = 0;
+    for run in text.split(|letter| !of_token(letter)) {
         // `name=token` is as much a token as the token alone.
-        let value = token.rfind('=').filter(|at| at + 1 < token.len()).map_or(0, |at| at + 1);
-        let (name, value) = token.split_at_checked(value)?;
-        safe.push_str(name);
-        if is_token(value) {
-            is_changed = true;
-            safe.push_str(HIDDEN);
-        } else {
-            safe.push_str(value);
+        let name = run.trim_end_matches('=').rfind('=').map_or(0, |at| at + 1);
+        if run.get(name..).is_some_and(is_token) {
+            add(start + name..start + run.len());
         }
-        let skipped = after.chars().next().map_or(0, char::len_utf8);
-        safe.push_str(after.get(..skipped)?);
-        rest = after.get(skipped..)?;
+        start += run.len();
+        let border = text.get(start..).and_then(|rest| rest.chars().next());
+        start += border.map_or(0, char::len_utf8);
     }
-    is_changed.then_some(safe)
 }
 
 fn is_token(text: &str) -> bool {
-    let is_known = TOKENS.iter().any(|begin| text.starts_with(begin));
     if text.len() < SHORTEST || text.starts_with(['/', '.', '-']) {
         return false;
     }
-    is_known || is_random(text)
+    TOKENS.iter().any(|begin| text.starts_with(begin)) || is_random(text)
 }
 
 /// Digests, names and paths are not: they lack capitals, or digits, or change between them seldom.
@@ -145,4 +85,92 @@ fn entropy(text: &str) -> f64 {
     let length = f64::from(u32::try_from(text.len()).unwrap_or(u32::MAX));
     let shares = counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count) / length);
     shares.map(|share| -share * share.log2()).sum()
+}
+
+/// What stands before a private key.
+const KEY: &str = "PRIVATE KEY-----";
+
+/// A line of a key is so long, but for the last.
+const LINE: usize = 16;
+
+/// Keys with all their lines, and nothing that stands behind them.
+fn private_keys(text: &str, add: &mut impl FnMut(Range<usize>)) {
+    let mut from = 0;
+    while let Some(found) = text.get(from..).and_then(|rest| rest.find(KEY)) {
+        let (mark, start) = (from + found, from + found + KEY.len());
+        from = start;
+        let before = text.get(..mark).unwrap_or_default().trim_end_matches(is_capital);
+        if !before.ends_with("-----END") {
+            from += key_length(text.get(start..).unwrap_or_default());
+            add(start..from);
+        }
+    }
+}
+
+/// Of `RSA` and the like. The space before it is one of these.
+fn is_capital(letter: char) -> bool {
+    letter.is_ascii_uppercase() && !"END".contains(letter) || letter == ' '
+}
+
+fn key_length(rest: &str) -> usize {
+    let of_key = |letter: char| letter.is_ascii_alphanumeric() || "+/=".contains(letter);
+    let of_header = |letter: char| letter.is_whitespace() || ":,-_.\\".contains(letter);
+    let whole = rest.find("-----END").and_then(|end| rest.get(..end));
+    if let Some(whole) = whole.filter(|it| it.chars().all(|it| of_key(it) || of_header(it))) {
+        return whole.trim_end().len();
+    }
+    // Its end was cut off: then lines of a key are long.
+    let (mut end, mut was_long) = (0, true);
+    loop {
+        let after = rest.get(end..).unwrap_or_default();
+        let line = after.trim_start_matches(|letter: char| letter.is_whitespace());
+        let line = line.strip_prefix("\\r").unwrap_or(line);
+        let line = line.strip_prefix("\\n").unwrap_or(line);
+        let length = line.find(|letter| !of_key(letter)).unwrap_or(line.len());
+        let gap = after.len() - line.len();
+        let is_line = length >= LINE || (was_long && length > 0 && (end > 0 || gap == 0));
+        if !is_line {
+            return end;
+        }
+        end += gap + length;
+        was_long = length >= LINE;
+    }
+}
+
+/// `PASSWORD 'x'` and `IDENTIFIED BY 'x'`.
+fn statements(text: &str, add: &mut impl FnMut(Range<usize>)) {
+    if !text.contains(char::is_whitespace) {
+        return;
+    }
+    let lower = text.to_ascii_lowercase();
+    if !["alter", "create", "grant", "set"].iter().any(|word| lower.contains(word)) {
+        return;
+    }
+    for (at, word) in lower.match_indices("password") {
+        let start = at + word.len();
+        let rest = lower.get(start..).unwrap_or_default();
+        let gap = rest.len() - rest.trim_start_matches([' ', '\t', '\n', '(']).len();
+        if gap > 0 {
+            quoted(text, start + gap).into_iter().for_each(&mut *add);
+        }
+    }
+    for (at, _) in lower.match_indices("identified") {
+        identified(text, &lower, at).into_iter().for_each(&mut *add);
+    }
+}
+
+fn identified(text: &str, lower: &str, at: usize) -> Option<Range<usize>> {
+    // `identified with PLUGIN by` has some words between.
+    let end = (at..=lower.len().min(at + 80)).rev().find(|end| lower.is_char_boundary(*end))?;
+    let near = lower.get(at..end)?;
+    let by = [" by ", " as "].iter().filter_map(|word| near.find(word)).min()?;
+    let start = at + by + 4;
+    let rest = lower.get(start..)?;
+    let words = rest.trim_start().strip_prefix("password").unwrap_or(rest).trim_start();
+    let start = start + rest.len() - words.len();
+    quoted(text, start).or_else(|| {
+        let is_end = |letter: char| letter.is_whitespace() || ";\"'".contains(letter);
+        let length = words.find(is_end).unwrap_or(words.len());
+        Some(start..start + length)
+    })
 }

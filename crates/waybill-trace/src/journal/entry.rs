@@ -7,7 +7,7 @@ use super::{ChainHead, LogName};
 use crate::{
     join::Trace,
     membership::MoveReason,
-    record::{EventSource, GapReason},
+    record::{EventSource, GapReason, Whose},
 };
 
 /// The version of the format that we write; D15: a newer one is left alone.
@@ -74,6 +74,9 @@ pub enum Entry {
         reason: GapReason,
         /// How many.
         events: u64,
+        /// Whose sessions they are, if they are that and nobody else's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        whose: Option<Whose>,
     },
     /// Old files were removed, because of their age or size.
     Removed {

@@ -176,12 +176,13 @@ impl Index {
                 (coverage.source, coverage.why_not_better) = (Some(source), why_not_better);
                 if let Some(from) = after {
                     let reason = GapReason::NotRunning;
-                    coverage.gaps.push(Gap { from, until: Some(at), reason, events: None });
+                    let until = Some(at);
+                    coverage.gaps.push(Gap { from, until, reason, events: None, whose: None });
                 }
             }
-            Entry::Lost { from, until, reason, events } => {
-                coverage.lost = coverage.lost.saturating_add(events);
-                coverage.gaps.push(Gap { from, until: Some(until), reason, events: Some(events) });
+            Entry::Lost { from, until, reason, events, whose } => {
+                let gap = Gap { from, until: Some(until), reason, events: Some(events), whose };
+                coverage.add(gap);
             }
             _ => {}
         }
@@ -237,7 +238,9 @@ impl Index {
             None => (0, 0, None),
         };
         let programs = kept.saturating_add(not_kept).max(counted);
-        let gaps = self.coverage.gaps.iter().filter(|gap| overlaps(&trace, gap));
+        // Sessions that are not there say nothing about one that is.
+        let gaps = self.coverage.gaps.iter().filter(|gap| gap.whose.is_none());
+        let gaps = gaps.filter(|gap| overlaps(&trace, gap));
         let (mut lost, mut has_gap) = (programs.saturating_sub(kept), false);
         for gap in gaps {
             lost = lost.saturating_add(gap.events.unwrap_or(0));

@@ -11,7 +11,7 @@ use waybill_api::exec::AUDIT_ID_VARIABLE;
 use super::filter;
 use crate::{
     Coverage, End, EventSource, Gap, GapReason, LiveProcess, ProcessState, RecordedProcess,
-    RecordedSession, TraceKind,
+    RecordedSession, TraceKind, Whose,
 };
 
 /// So much of a command is in a list.
@@ -279,7 +279,7 @@ pub(super) struct CoverageRow<'a> {
 struct GapRow {
     from: i64,
     until: Option<i64>,
-    reason: &'static str,
+    reason: String,
     events: Option<u64>,
 }
 
@@ -300,10 +300,19 @@ impl GapRow {
         Self {
             from: gap.from.as_microsecond(),
             until: gap.until.map(Timestamp::as_microsecond),
-            reason: match gap.reason {
-                GapReason::NotRunning => "nothing collected programs",
-                GapReason::TooMany => "there were more programs than the collector could take",
-                GapReason::NotWritten => "they could not be written, such as to a full disk",
+            reason: match (gap.reason, &gap.whose) {
+                (GapReason::NotRunning, _) => "nothing collected programs".to_owned(),
+                (GapReason::TooMany, _) => {
+                    "there were more programs than the collector could take".to_owned()
+                }
+                (GapReason::NotWritten, _) => {
+                    "they could not be written, such as to a full disk".to_owned()
+                }
+                (GapReason::OverShare, whose) => format!(
+                    "{} sessions of {} were counted and not kept, being more than one share; the audit log has who asked for what",
+                    gap.events.unwrap_or(0),
+                    whose.as_ref().unwrap_or(&Whose::Node)
+                ),
             },
             events: gap.events,
         }

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use waybill_core::chain::Chain;
 use waybill_trace::{
     Change, Coverage, End, Gap, GapReason, LiveSource, LocalRecord, ProcessQuery, RecordedSession,
-    Runtime, SessionQuery, TraceSource, companions, csv, ecs,
+    Runtime, SessionQuery, TraceSource, Whose, companions, csv, ecs,
 };
 
 use super::{
@@ -18,7 +18,11 @@ use super::{
     remote::{Detail, Remote},
     runtime_socket, since, table, tree,
 };
-use crate::{Outcome, collector::RECORD, terminal::escaped};
+use crate::{
+    Outcome,
+    collector::RECORD,
+    terminal::{escaped, plain},
+};
 
 /// Opens the record of this machine. While the runtime does not answer, what is written down is shown alone.
 pub(super) async fn open(args: &Args) -> Result<LocalRecord> {
@@ -90,8 +94,7 @@ impl Reading {
 }
 
 pub(super) async fn show(args: &Args, is_remote: bool) -> Result<Outcome> {
-    let with_trees = (args.tree || (args.session.is_some() && args.output != Output::Csv))
-        && args.output != Output::Json;
+    let with_trees = shows_trees(args)?;
     let detail = Detail { programs: with_trees, beside: with_trees, follow: false };
     let reading = Reading::open(args, is_remote, detail).await?;
     let list = reading.source.sessions(&reading.query).await?;
@@ -119,8 +122,19 @@ pub(super) async fn show(args: &Args, is_remote: bool) -> Result<Outcome> {
         show_trees(&reading, &list.sessions, &mut output).await?;
     }
     drop(output);
-    tell_coverage(&list.coverage, &list.sessions)?;
+    tell_coverage(&list.coverage, &list.sessions, args)?;
     Ok(Outcome::Success)
+}
+
+/// Trees are for people; what a program reads has nothing else in it.
+fn shows_trees(args: &Args) -> Result<bool> {
+    match args.output {
+        Output::Csv if args.tree => {
+            bail!("CSV has no trees: leave out --tree, or see `waybill trace export`")
+        }
+        Output::Csv | Output::Json => Ok(false),
+        Output::Table | Output::Wide => Ok(args.tree || args.session.is_some()),
+    }
 }
 
 /// What ran in each session, and who else was there.
@@ -147,7 +161,7 @@ async fn show_trees(
 }
 
 /// Says on standard error what may be missing.
-fn tell_coverage(coverage: &Coverage, sessions: &[RecordedSession]) -> Result<()> {
+fn tell_coverage(coverage: &Coverage, sessions: &[RecordedSession], args: &Args) -> Result<()> {
     let mut error = io::stderr();
     match (&coverage.source, &coverage.why_not_better) {
         (None, _) => writeln!(
@@ -159,13 +173,10 @@ fn tell_coverage(coverage: &Coverage, sessions: &[RecordedSession]) -> Result<()
         }
         (Some(_), None) => {}
     }
-    let gaps: Vec<_> = coverage.gaps.iter().filter(|gap| is_during(gap, sessions)).collect();
+    let gaps: Vec<_> =
+        coverage.gaps.iter().filter(|gap| is_of_interest(gap, sessions, args)).collect();
     for gap in gaps.iter().rev().take(GAPS).rev() {
-        let why = match gap.reason {
-            GapReason::NotRunning => "nobody recorded what ran",
-            GapReason::TooMany => "the kernel told more than was taken",
-            GapReason::NotWritten => "the record could not be written",
-        };
+        let why = why_missing(gap);
         let until = gap.until.map_or_else(|| "now".to_owned(), table::second);
         writeln!(error, "note: from {} to {until} {why}", table::second(gap.from))?;
     }
@@ -177,6 +188,32 @@ fn tell_coverage(coverage: &Coverage, sessions: &[RecordedSession]) -> Result<()
         writeln!(error, "note: up to {lost} programs of a session shown are not in the record")?;
     }
     Ok(())
+}
+
+fn why_missing(gap: &Gap) -> String {
+    match (gap.reason, &gap.whose) {
+        (GapReason::NotRunning, _) => "nobody recorded what ran".to_owned(),
+        (GapReason::TooMany, _) => "the kernel told more than was taken".to_owned(),
+        (GapReason::NotWritten, _) => "the record could not be written".to_owned(),
+        (GapReason::OverShare, whose) => {
+            let whose = whose.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!(
+                "{} sessions of {} were counted and not kept, being more than one share of the record; the audit log has who asked for what",
+                gap.events.unwrap_or(0),
+                plain(&whose)
+            )
+        }
+    }
+}
+
+/// Whether it is told of. Sessions that are not in the record are told of by whose they are.
+fn is_of_interest(gap: &Gap, sessions: &[RecordedSession], args: &Args) -> bool {
+    match &gap.whose {
+        None => is_during(gap, sessions),
+        Some(Whose::Node) => args.probes,
+        Some(Whose::User(user)) => args.user.as_ref().is_none_or(|wanted| wanted == user),
+        Some(Whose::Pod(_)) => true,
+    }
 }
 
 /// So many times of which something is missing are told.
@@ -309,6 +346,54 @@ pub(super) async fn export(args: &Args, is_remote: bool) -> Result<Outcome> {
     }
     output.flush()?;
     drop(output);
-    tell_coverage(&list.coverage, &list.sessions)?;
+    tell_coverage(&list.coverage, &list.sessions, args)?;
     Ok(Outcome::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &str) -> Args {
+        Cli::parse_from(line.split(' ')).args
+    }
+
+    /// Hole: `--tree -o csv` wrote the trees behind the CSV.
+    #[test]
+    fn what_a_program_reads_has_no_trees_in_it() {
+        for (line, expected) in [
+            ("trace --tree", Some(true)),
+            ("trace --session a", Some(true)),
+            ("trace --session a -o wide", Some(true)),
+            ("trace", Some(false)),
+            ("trace --session a -o csv", Some(false)),
+            ("trace --tree -o json", Some(false)),
+            ("trace --tree -o csv", None),
+        ] {
+            assert_eq!(shows_trees(&args(line)).ok(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn sessions_that_are_not_kept_are_told_by_whose_they_are() {
+        let gap: Gap = serde_json::from_value(serde_json::json!({
+            "from": "2026-01-02T03:04:05Z", "until": "2026-01-02T03:05:05Z", "reason": "overShare",
+            "events": 812, "whose": {"user": "mal\u{1b}lory"},
+        }))
+        .unwrap();
+        assert!(why_missing(&gap).starts_with("812 sessions of mal\u{fffd}lory were counted"));
+        assert!(is_of_interest(&gap, &[], &args("trace")));
+        assert!(!is_of_interest(&gap, &[], &args("trace --user anna")));
+        let of_node = Gap { whose: Some(Whose::Node), ..gap };
+        assert!(!is_of_interest(&of_node, &[], &args("trace")));
+        assert!(is_of_interest(&of_node, &[], &args("trace --probes")));
+    }
 }

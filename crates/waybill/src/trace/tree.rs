@@ -1,6 +1,6 @@
 //! What ran in a session, as a tree for people.
 
-use std::collections::BTreeMap;
+use std::{collections::HashMap, rc::Rc};
 
 use waybill_trace::{ProcessState, RecordedProcess, RecordedSession};
 
@@ -31,12 +31,7 @@ pub(super) fn text(
         text += &format!("; not complete, {} are known to be missing", session.lost);
     }
     text += "\n";
-    let mut tree = Tree { children: BTreeMap::new(), processes, text };
-    for (at, process) in processes.iter().enumerate() {
-        tree.children.entry(parent(processes, at, process)).or_default().push(at);
-    }
-    tree.write(None, "");
-    let mut text = tree.text;
+    text += &branches(processes);
     for other in others {
         let who = other.trace.caller.as_ref().map_or_else(|| "(nobody known)".to_owned(), user);
         let (who, id) = (plain(&who), plain(&other.id));
@@ -48,43 +43,65 @@ pub(super) fn text(
     text
 }
 
-/// The program above: the last one that its process had begun before.
-fn parent(processes: &[RecordedProcess], at: usize, process: &RecordedProcess) -> Option<usize> {
-    let before = processes.get(..at)?;
-    let same = |pid: u32| before.iter().rposition(|other| other.pid == pid);
-    // A process that runs another program goes on as that.
-    let replaced = same(process.pid).filter(|it| {
-        before.get(*it).is_some_and(|other| {
-            other.state == ProcessState::Replaced && other.ended == Some(process.started)
-        })
-    });
-    replaced.or_else(|| process.parent_program.and_then(same))
+/// So deep a tree is drawn. What is deeper stands no further to the right, and says how deep it is.
+const DRAWN: usize = 40;
+
+/// A program that is to be written, below which others may follow.
+struct Branch {
+    at: usize,
+    depth: usize,
+    indent: Rc<str>,
+    is_last: bool,
 }
 
-struct Tree<'a> {
-    children: BTreeMap<Option<usize>, Vec<usize>>,
-    processes: &'a [RecordedProcess],
-    text: String,
-}
-
-impl Tree<'_> {
-    fn write(&mut self, of: Option<usize>, indent: &str) {
-        // As deep as a terminal can show; children come after their parents, so there is no circle.
-        let Some(children) = self.children.remove(&of) else { return };
-        let last = children.len().saturating_sub(1);
-        for (position, at) in children.into_iter().enumerate() {
-            let Some(process) = self.processes.get(at) else { continue };
-            let branch = if position == last { "└─ " } else { "├─ " };
-            self.text += &format!("  {indent}{branch}{}\n", line(process));
-            let below = if position == last { "   " } else { "│  " };
-            let deeper = if indent.chars().count() < 120 {
-                format!("{indent}{below}")
-            } else {
-                indent.to_owned()
-            };
-            self.write(Some(at), &deeper);
-        }
+/// The tree, line by line. Who runs programs decides how deep it is, so nothing here calls itself.
+fn branches(processes: &[RecordedProcess]) -> String {
+    let (roots, children) = grow(processes);
+    let mut text = String::new();
+    let mut waiting = Vec::new();
+    let below = |of: &[usize], depth: usize, indent: &Rc<str>, waiting: &mut Vec<Branch>| {
+        let branch = |(position, at): (usize, &usize)| Branch {
+            at: *at,
+            depth,
+            indent: Rc::clone(indent),
+            is_last: position + 1 == of.len(),
+        };
+        waiting.extend(of.iter().enumerate().map(branch).rev());
+    };
+    below(&roots, 0, &Rc::from(""), &mut waiting);
+    while let Some(Branch { at, depth, indent, is_last }) = waiting.pop() {
+        let (Some(process), Some(children)) = (processes.get(at), children.get(at)) else {
+            continue;
+        };
+        let (branch, more) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        let level = if depth > DRAWN { format!("(level {depth}) ") } else { String::new() };
+        text += &format!("  {indent}{branch}{level}{}\n", line(process));
+        let deeper = if depth < DRAWN { format!("{indent}{more}").into() } else { indent };
+        below(children, depth + 1, &deeper, &mut waiting);
     }
+    text
+}
+
+/// Which programs have none above them, and for each of them those below.
+fn grow(processes: &[RecordedProcess]) -> (Vec<usize>, Vec<Vec<usize>>) {
+    let (mut roots, mut children) = (Vec::new(), vec![Vec::new(); processes.len()]);
+    // The last program that each process had begun, as time goes by.
+    let mut last: HashMap<u32, usize> = HashMap::new();
+    for (at, process) in processes.iter().enumerate() {
+        // A process that runs another program goes on as that.
+        let replaced = last.get(&process.pid).copied().filter(|before| {
+            processes.get(*before).is_some_and(|before| {
+                before.state == ProcessState::Replaced && before.ended == Some(process.started)
+            })
+        });
+        let above = || process.parent_program.and_then(|pid| last.get(&pid).copied());
+        match replaced.or_else(above).and_then(|above| children.get_mut(above)) {
+            Some(of) => of.push(at),
+            None => roots.push(at),
+        }
+        last.insert(process.pid, at);
+    }
+    (roots, children)
 }
 
 fn line(process: &RecordedProcess) -> String {
@@ -199,6 +216,23 @@ Session s: 4 programs, from the kernel (eBPF)
         └─ 03:04:07.000 9 uid 0 true [exit 0]
 ";
         assert_eq!(text, expected);
+    }
+
+    /// Hole: who ran programs one from another, some ten thousand deep, ended the program of whoever looked at it.
+    #[test]
+    fn a_tree_of_any_depth_is_written_and_says_how_deep_it_is() {
+        let depth = 100_000;
+        let made = (0..depth).map(|at| process(at + 1, Some(at), 5, "true", "ended"));
+        let processes: Vec<_> = made.collect();
+        let text = branches(&processes);
+        assert_eq!(text.lines().count(), depth as usize);
+        let last = text.lines().last().unwrap();
+        assert!(last.contains("└─ (level 99999) 03:04:05.000 100000 uid 0 true"), "{last}");
+        assert!(text.lines().all(|line| line.chars().count() < 240));
+        // One process that becomes another program again and again.
+        let became = process(7, None, 5, "true", "replaced");
+        let became = RecordedProcess { ended: Some(became.started), ..became };
+        assert_eq!(branches(&vec![became; 100_000]).lines().count(), 100_000);
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn lines_are_kept_in_order_across_files_and_restarts() {
     }
     assert_eq!(stops(directory.path()), (0..60).collect::<Vec<_>>());
     assert!(files(directory.path(), LogName::Sessions).unwrap().len() > 2);
-    let report = verify(directory.path(), &[]).unwrap();
+    let report = verify(directory.path(), &[], || {}).unwrap();
     assert!(report.is_whole(), "{report:?}");
 }
 
@@ -69,7 +69,7 @@ fn half_a_line_is_cut_off_and_that_is_told() {
     writer.append(&stop(2), now());
     writer.flush().unwrap();
     assert_eq!(stops(directory.path()), [1, 2]);
-    assert!(verify(directory.path(), &[]).unwrap().is_whole());
+    assert!(verify(directory.path(), &[], || {}).unwrap().is_whole());
 }
 
 /// Somebody who damages a line in the middle must not have us remove the ones after it.
@@ -88,7 +88,7 @@ fn no_whole_line_is_cut_off_whatever_stands_before_it() {
     fs::write(&file, damaged.join("\n") + "\n").unwrap();
     assert_eq!(open(directory.path()).cut, 0);
     assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 6);
-    assert!(!verify(directory.path(), &[]).unwrap().is_whole());
+    assert!(!verify(directory.path(), &[], || {}).unwrap().is_whole());
 }
 
 #[test]
@@ -161,5 +161,5 @@ fn what_cannot_be_written_waits_and_more_than_that_is_refused() {
     assert!(writer.append(&stop(kept), now()));
     writer.flush().unwrap();
     assert_eq!(stops(&path), (0..=kept).collect::<Vec<_>>());
-    assert!(verify(&path, &[]).unwrap().is_whole());
+    assert!(verify(&path, &[], || {}).unwrap().is_whole());
 }

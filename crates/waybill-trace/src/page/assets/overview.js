@@ -67,7 +67,7 @@ function record(coverage) {
     ["Why not better", coverage.whyNotBetter && plain(coverage.whyNotBetter)],
     ["Kept since", coverage.since === null ? "" : `${stamp(coverage.since)} ${zoneName()}`],
     ["Lost events", coverage.lost ? number(coverage.lost) : ""],
-    ...coverage.gaps.slice(-3).map((gap) => ["Gap", `${stamp(gap.from)} – ${gap.until === null ? "now" : stamp(gap.until)}: ${gap.reason}`]),
+    ...coverage.gaps.slice(-3).map((gap) => ["Gap", `${stamp(gap.from)} – ${gap.until === null ? "now" : stamp(gap.until)}: ${plain(gap.reason)}`]),
   ].filter(([, value]) => value);
   return element("div", { class: "part" }, element("div", { class: "title" }, element("h3", {}, "The record")),
     element("dl", { class: "pairs" }, ...pairs.flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)])));
