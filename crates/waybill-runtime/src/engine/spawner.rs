@@ -302,6 +302,8 @@ fn serve(socket: &OwnedFd) {
     sys::clear_environment();
     sys::ignore_signal(libc::SIGINT);
     let _ = rustix::thread::set_name(c"waybill-spawner");
+    // Forks are dearer without, and right all the same.
+    let _ = sys::share_what_the_loader_wrote();
     let mut reader = Reader::default();
     let mut held = Vec::new();
     loop {

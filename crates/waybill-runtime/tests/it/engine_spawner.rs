@@ -32,6 +32,19 @@ async fn kill_spawner() {
     kill_process(found.unwrap(), Signal::KILL).unwrap();
 }
 
+/// A fork copies what a process wrote to its memory; what the loader writes into our program is over a megabyte (ADR 0079).
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_loader_wrote_is_no_memory_of_each_monitor() {
+    let Some(lab) = Lab::open().await else { return };
+    lab.run("box").await;
+    let pid = spawner().unwrap().as_raw_nonzero();
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let shared: Vec<&str> = maps.lines().filter(|line| line.contains("/memfd:loaded")).collect();
+    assert!(matches!(shared.as_slice(), [one] if one.contains(" r--p ")), "{maps}");
+    lab.kill_and_delete("box").await;
+    lab.close().await;
+}
+
 /// Issue: after the spawner was killed, no pod started any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_spawner_is_replaced_before_the_next_container() {
