@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use waybill_api::stock::{
-    ContainerFacts, ExecWords, Mode, Refusal, SessionId, StockClaims, StockKind, Verdict,
+    ContainerFacts, Engine, ExecWords, Mode, Refusal, SessionId, StockClaims, StockKind, Verdict,
     encode_base64url,
 };
 use waybill_core::env::merge::EnvVar;
@@ -172,8 +172,8 @@ impl Target<'_> {
         let facts = self.node.facts(&self.identity.uid);
         let container =
             facts.as_ref().and_then(|facts| facts.containers.get(&self.identity.container));
-        if !tty && container.is_some_and(|container| is_declared(container, argv)) && has_no_input()
-        {
+        let declared = container.is_some_and(|container| is_declared(container, argv));
+        if declared && (!tty || self.probes_have_terminals()) && has_no_input() {
             return Ok(None);
         }
         let mode = facts.map_or(self.node.default_mode(), |facts| facts.mode);
@@ -181,6 +181,13 @@ impl Target<'_> {
             Mode::Enforce => Err(self.refuse(Refusal::NoSession, argv, tty)),
             Mode::Record => self.nobodys(argv, tty).map(Some),
         }
+    }
+
+    /// CRI-O gives probes and hooks a terminal if the container has one, with nobody at the other end; a person's
+    /// terminal is the standard input of its call. containerd gives them none.
+    fn probes_have_terminals(&self) -> bool {
+        let terminal = self.bundle.spec().pointer("/process/terminal").and_then(Value::as_bool);
+        self.node.engine() == Some(Engine::Crio) && terminal == Some(true)
     }
 
     /// Lets it through, on record as nobody's.

@@ -1,17 +1,19 @@
 //! Sessions with a terminal, whose master the runtime sends to its caller.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{IoSliceMut, Read, Write},
     mem::MaybeUninit,
     os::{fd::OwnedFd, unix::net::UnixListener},
-    process::Stdio,
+    path::Path,
+    process::{Command, Stdio},
 };
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use serde_json::{Value, json};
 use waybill_api::stock::Mode;
 
-use crate::lab::{Lab, finish, signed, wait_for, with_each};
+use crate::lab::{Lab, UID, finish, owned, signed, wait_for, with_each};
 
 #[test]
 fn a_session_with_a_terminal_has_one() {
@@ -39,25 +41,66 @@ fn a_session_with_a_terminal_has_one() {
     });
 }
 
+/// CRI-O gives a probe a terminal when its container has one; containerd never does.
+#[test]
+fn a_probe_has_a_terminal_where_cri_o_gives_it_one() {
+    with_each(Mode::Enforce, |lab| {
+        let words = owned(&["sh", "-c", "exit 0"]);
+        lab.facts("enforce", &json!({"probes": [words]}));
+        for (engine, of_container) in [("containerd", true), ("crio", false)] {
+            play(lab, engine, of_container);
+            let file = lab.process(&words, true, &[]);
+            let output = exec(lab, file.to_str().unwrap(), Path::new("/none")).output().unwrap();
+            lab.check_refused(&output, "waybill: exec refused: no session");
+        }
+        let refused = lab.strangers();
+        play(lab, "crio", true);
+        let file = lab.process(&words, true, &[]);
+        drop(begin(lab, file.to_str().unwrap()));
+        assert_eq!(lab.strangers().len(), refused.len());
+        // Somebody who types has another input than nothing.
+        let file = lab.process(&words, true, &[]);
+        let mut typing = exec(lab, file.to_str().unwrap(), Path::new("/none"));
+        let output = typing.stdin(Stdio::piped()).output().unwrap();
+        lab.check_refused(&output, "waybill: exec refused: no session");
+    });
+}
+
+/// Makes the lab a node of that engine, and says whether its container has a terminal.
+fn play(lab: &Lab, engine: &str, terminal: bool) {
+    let change = |part: &str, change: &dyn Fn(&mut Value)| {
+        let file = lab.path(part);
+        let mut document = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        change(&mut document);
+        fs::write(file, document.to_string()).unwrap();
+    };
+    change("opt/oci.json", &|config| config["engine"] = engine.into());
+    change("bundle/config.json", &|spec| {
+        spec["process"]["terminal"] = terminal.into();
+        let notes = [
+            ("io.kubernetes.cri-o.ContainerType", "container"),
+            ("io.kubernetes.container.name", "main"),
+            ("io.kubernetes.pod.uid", UID),
+            ("io.kubernetes.pod.name", "web"),
+            ("io.kubernetes.pod.namespace", "ns"),
+        ];
+        notes.iter().for_each(|(key, value)| spec["annotations"][key] = (*value).into());
+    });
+}
+
+/// An exec as containerd's shim and conmon ask for it.
+fn exec(lab: &Lab, process: &str, socket: &Path) -> Command {
+    let mut command = lab.wrapped(&["exec", "--process", process, "--console-socket"]);
+    command.arg(socket).args(["--detach", &lab.id]).stdin(Stdio::null());
+    command
+}
+
 /// Starts the session as containerd's shim does, and takes its terminal.
 fn begin(lab: &Lab, process: &str) -> File {
     let socket = lab.path("console.sock");
     let listener = UnixListener::bind(&socket).unwrap();
-    let mut command = lab.wrapped(&[
-        "exec",
-        "--process",
-        process,
-        "--console-socket",
-        socket.to_str().unwrap(),
-        "--detach",
-    ]);
-    let child = command
-        .arg(&lab.id)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = exec(lab, process, &socket);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     listener.set_nonblocking(true).unwrap();
     let mut stream = None;
     wait_for("the runtime's connection", || {

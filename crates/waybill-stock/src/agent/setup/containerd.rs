@@ -41,7 +41,7 @@ pub(super) fn plan(
         (Wanted::Installed, false) => sources.edited()?,
         (Wanted::Removed, _) => sources.removed(),
     };
-    Ok(SetupPlan { files, real_runtime, restart: Restart::Unit("containerd".to_owned()) })
+    Ok(SetupPlan { files, real_runtime, restart: Restart::of("containerd") })
 }
 
 /// A file of the configuration.

@@ -1,4 +1,4 @@
-//! CRI-O: a file of our own in its folder of drop-ins, which it reads again at SIGHUP.
+//! CRI-O: a file of our own in its folder of drop-ins.
 
 use toml_edit::{DocumentMut, Table, TableLike};
 
@@ -42,7 +42,7 @@ pub(super) fn plan(
         Wanted::Installed => Some(block),
         Wanted::Removed => None,
     };
-    let restart = Restart::Hangup("crio".to_owned());
+    let restart = Restart::of("crio");
     Ok(SetupPlan { files: vec![(drop_in, content)], real_runtime, restart })
 }
 

@@ -66,6 +66,6 @@ pub(super) fn plan(
         files.read(&path).is_ok_and(|text| text.is_some())
     };
     let unit = place.units.iter().find(unit_file).unwrap_or(&place.units[0]);
-    let restart = Restart::Unit((*unit).to_owned());
+    let restart = Restart::of(unit);
     Ok(SetupPlan { files: vec![file], real_runtime, restart })
 }

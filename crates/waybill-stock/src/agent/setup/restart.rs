@@ -12,13 +12,13 @@ use tokio::{process::Command, time::timeout};
 /// containerd takes a few seconds; systemd gives up by itself after 90.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a change needs.
+/// What a change needs: a unit of systemd that is started anew; containers go on.
+///
+/// There is no gentler way. CRI-O reads its files again at SIGHUP and then *reports* a new handler, but runs no pod of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// The unit reads its files again at SIGHUP.
-    Hangup(String),
-    /// The unit must be started anew; containers go on.
-    Unit(String),
+pub struct Restart {
+    /// Its name.
+    pub unit: String,
 }
 
 /// Why a runtime was not restarted.
@@ -38,33 +38,30 @@ pub enum RestartError {
     #[error("cannot run systemctl")]
     Run(#[source] io::Error),
     /// systemd refused.
-    #[error("systemctl {verb} {unit} failed: {said}")]
+    #[error("systemctl restart {unit} failed: {said}")]
     Refused {
-        /// What was asked.
-        verb: &'static str,
-        /// Of whom.
+        /// What was to be restarted.
         unit: String,
         /// Its last words.
         said: String,
     },
     /// systemd does not come to an end.
-    #[error("systemctl {verb} {unit} took longer than {} s", LIMIT.as_secs())]
+    #[error("systemctl restart {unit} took longer than {} s", LIMIT.as_secs())]
     Late {
-        /// What was asked.
-        verb: &'static str,
-        /// Of whom.
+        /// What was to be restarted.
         unit: String,
     },
 }
 
 impl Restart {
+    pub(super) fn of(unit: &str) -> Self {
+        Self { unit: unit.to_owned() }
+    }
+
     /// Asks systemd of the node whose `/` is at `root`. `enter` is a program that takes a root and a command, and runs
     /// the command there.
     pub async fn carry_out(&self, root: &Path, enter: &[PathBuf]) -> Result<(), RestartError> {
-        let (verb, unit, arguments) = match self {
-            Self::Hangup(unit) => ("reload", unit, vec!["kill", "--signal=HUP", unit]),
-            Self::Unit(unit) => ("restart", unit, vec!["restart", unit]),
-        };
+        let unit = &self.unit;
         if !root.join("run/systemd/system").is_dir() {
             return Err(RestartError::NoSystemd { unit: unit.clone() });
         }
@@ -77,15 +74,15 @@ impl Restart {
             _ => Command::new("systemctl"),
         };
         // In a chroot it would do nothing, and say that all is well.
-        command.args(arguments).env("SYSTEMD_IGNORE_CHROOT", "1").stdin(Stdio::null());
+        command.args(["restart", unit]).env("SYSTEMD_IGNORE_CHROOT", "1").stdin(Stdio::null());
         let ended = timeout(LIMIT, command.kill_on_drop(true).output()).await;
-        let ended = ended.map_err(|_| RestartError::Late { verb, unit: unit.clone() })?;
+        let ended = ended.map_err(|_| RestartError::Late { unit: unit.clone() })?;
         let output = ended.map_err(RestartError::Run)?;
         if output.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.trim().chars().take(400).collect();
-        Err(RestartError::Refused { verb, unit: unit.clone(), said })
+        Err(RestartError::Refused { unit: unit.clone(), said })
     }
 }

@@ -110,7 +110,7 @@ SystemdCgroup = true
 "#;
         assert!(ours.contains(expected), "{ours}");
         assert_eq!(planned.real_runtime, "/usr/sbin/runc");
-        assert_eq!(planned.restart, Restart::Unit("containerd".to_owned()));
+        assert_eq!(planned.restart, Restart::of("containerd"));
         text.parse::<toml_edit::DocumentMut>().unwrap();
     }
 }
@@ -200,7 +200,7 @@ fn k3s_gets_a_template_or_an_addition() {
     assert!(template.starts_with("{{ template \"base\" . }}\n# >>> waybill"), "{template}");
     assert!(template.contains("SystemdCgroup = false\n"));
     assert_eq!(planned.real_runtime, runc);
-    assert_eq!(planned.restart, Restart::Unit("k3s".to_owned()));
+    assert_eq!(planned.restart, Restart::of("k3s"));
 
     let (memory, _) = round("containerd://2.3.1-k3s1", "v1.36.0+k3s1", &files);
     assert!(memory.text(&format!("{folder}/config-v3.toml.d/99-waybill.toml")).contains("waybill"));
@@ -210,7 +210,7 @@ fn k3s_gets_a_template_or_an_addition() {
     let files = [files[0], files[1], (&*template, theirs)];
     let (memory, planned) = round("containerd://1.7.23-k3s2", "v1.31.1+k3s1", &files);
     assert!(memory.text(&template).starts_with(theirs));
-    assert_eq!(planned.restart, Restart::Unit("k3s-agent".to_owned()));
+    assert_eq!(planned.restart, Restart::of("k3s-agent"));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn crio_gets_a_drop_in_like_its_default_runtime() {
          allowed_annotations = [\"io.containers.trace-syscall\"]\nruntime_type = \"oci\"\n"
     );
     assert_eq!(planned.real_runtime, "/usr/libexec/crio/crun");
-    assert_eq!(planned.restart, Restart::Hangup("crio".to_owned()));
+    assert_eq!(planned.restart, Restart::of("crio"));
     let (_, planned) = round("cri-o://1.30.0", "v1.30.0", &[]);
     assert_eq!(planned.real_runtime, "/usr/sbin/runc");
     let (_, planned) = round("cri-o://1.34.0", "v1.34.0", &[]);
