@@ -3,11 +3,12 @@
 //! Of the proto files it is the gRPC code of waybill-proto; protox compiles them here. Messages that
 //! can hold a value of a variable, a credential or output of a process get no derived `Debug`; `debug.rs` of the crate has one
 //! by hand for each. Of the kernel's headers it is the table of system calls. Of descriptions of Kubernetes and etcd that
-//! crates of others carry it is what waybill-apiserver knows about messages (ADR 0058).
+//! crates of others carry it is what waybill-apiserver knows about messages (ADR 0058). Of the record of a run it is a picture.
 
 mod calls;
 mod etcd;
 mod merges;
+mod picture;
 mod protobuf;
 mod upstream;
 
@@ -115,6 +116,7 @@ fn generated(repository: &Repository) -> Result<Vec<Generated>> {
     let mut files = messages(repository)?;
     files.push(calls::generated(repository)?);
     files.push(etcd::generated(repository)?);
+    files.push(picture::generated(repository)?);
     files.extend(kubernetes(repository)?);
     Ok(files)
 }

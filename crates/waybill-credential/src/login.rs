@@ -19,6 +19,9 @@ use crate::{ApiVersion, provider::ExecAnswer};
 /// Before another attempt to connect, while the queue of the kernel is full.
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
 
+/// The last step, which the server decides.
+const REFUSED: &str = "get a credential from";
+
 /// Answers have about 1 KiB.
 const MAX_ANSWER: u64 = 64 * 1024;
 
@@ -34,7 +37,7 @@ pub async fn fetch(path: &Path, patience: Duration) -> Result<SecretBytes, Login
     let answer = timeout(patience, exchange)
         .await
         .unwrap_or_else(|_| Err(at("get an answer from")(io::ErrorKind::TimedOut.into())))?;
-    let refused = at("get a credential from");
+    let refused = at(REFUSED);
     if answer.is_empty() {
         return Err(refused(io::ErrorKind::PermissionDenied.into()));
     }
@@ -104,6 +107,20 @@ pub struct LoginError {
     path: PathBuf,
     #[source]
     source: io::Error,
+}
+
+impl LoginError {
+    /// What the kernel said of the socket, or `PermissionDenied` where the server gave none.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    /// Whether the server answered, and gave none.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        self.step == REFUSED
+    }
 }
 
 /// What came from the server is no credential of a local user.

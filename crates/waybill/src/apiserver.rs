@@ -46,7 +46,7 @@ Example:
   kubectl --kubeconfig /var/lib/waybill/kubeconfig get namespaces")]
 pub(crate) struct Args {
     /// Directory for everything the server keeps; made if it is missing.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]
+    #[arg(long, value_name = "DIR", env = "WAYBILL_STATE_DIR", default_value = "/var/lib/waybill")]
     state_dir: PathBuf,
 
     /// Address to listen on; port 0 takes a free one.

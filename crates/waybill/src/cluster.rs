@@ -12,7 +12,7 @@ const OWN: &str = "/var/lib/waybill/kubeconfig";
 /// Which cluster, and where in it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ClusterArgs {
-    /// The kubeconfig; without it $KUBECONFIG, ~/.kube/config or that of `waybill up`.
+    /// The kubeconfig; without it $KUBECONFIG, that in $WAYBILL_STATE_DIR, ~/.kube/config or that of `waybill up`.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
@@ -82,12 +82,12 @@ impl ClusterArgs {
     /// Prepares requests to it.
     pub(crate) async fn connect(&self) -> Result<Cluster> {
         let options = self.options();
-        if self.kubeconfig.is_none() && !options.kubeconfig.exists() {
-            bail!(
-                "there is no kubeconfig at {}; start a cluster with `waybill up`, or name one with \
-                 --kubeconfig",
-                options.kubeconfig.display()
-            );
+        if !options.kubeconfig.exists() {
+            let what = match self.kubeconfig {
+                None => "start a cluster with `waybill up`, or name one with --kubeconfig",
+                Some(_) => "name the right one with --kubeconfig",
+            };
+            bail!("there is no kubeconfig at {}; {what}", options.kubeconfig.display());
         }
         let session = connect(&options).await?;
         Ok(Cluster {
@@ -125,12 +125,14 @@ impl Cluster {
     }
 }
 
-/// The first that the user has, in the order of other clients; ours comes last.
+/// The first that the user has, in the order of other clients; ours comes last, unless a state directory is named.
 #[expect(clippy::disallowed_methods, reason = "this is the binary's configuration stage")]
 fn default_kubeconfig() -> PathBuf {
     let named = std::env::var_os("KUBECONFIG").filter(|named| !named.is_empty());
     let named = named.and_then(|named| std::env::split_paths(&named).next());
     let home = std::env::home_dir().map(|home| home.join(".kube/config"));
     let usual = home.filter(|path| path.exists());
-    named.or(usual).unwrap_or_else(|| Path::new(OWN).to_owned())
+    let state_dir = std::env::var_os("WAYBILL_STATE_DIR").filter(|dir| !dir.is_empty());
+    let own = state_dir.map(|dir| Path::new(&dir).join("kubeconfig"));
+    named.or(own).or(usual).unwrap_or_else(|| Path::new(OWN).to_owned())
 }

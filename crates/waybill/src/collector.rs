@@ -39,7 +39,7 @@ Examples:
   waybill collector --state-dir /var/lib/waybill --runtime unix:///run/waybill/runtime.sock")]
 pub(crate) struct Args {
     /// Directory of the record, which is in `trace` below it, and of the audit log.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]
+    #[arg(long, value_name = "DIR", env = "WAYBILL_STATE_DIR", default_value = "/var/lib/waybill")]
     state_dir: PathBuf,
 
     /// The runtime's socket.

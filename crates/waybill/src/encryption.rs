@@ -55,7 +55,7 @@ enum Command {
 #[derive(clap::Args)]
 struct Place {
     /// Directory for everything the server keeps.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]
+    #[arg(long, value_name = "DIR", env = "WAYBILL_STATE_DIR", default_value = "/var/lib/waybill")]
     state_dir: PathBuf,
 
     #[command(flatten)]

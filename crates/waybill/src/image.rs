@@ -20,7 +20,9 @@ use waybill_core::chain::Chain;
 use waybill_proto::cri::Image;
 
 use self::client::Runtime;
-use crate::{Outcome, builtin::BuiltIn, runtime::parse_socket, terminal::plain_lines};
+use crate::{
+    Outcome, builtin::BuiltIn, runtime::parse_socket, terminal::plain_lines, trace::runtime_socket,
+};
 
 /// Import, list, remove, export and pull images of a runtime.
 #[derive(clap::Args)]
@@ -29,15 +31,19 @@ pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 
-    /// Socket of the runtime.
+    /// Socket of the runtime; without it that of `waybill up`, or unix:///run/waybill/runtime.sock.
+    #[arg(long, global = true, value_name = "unix:///PATH", value_parser = parse_socket)]
+    runtime: Option<PathBuf>,
+
+    /// State directory of `waybill up`, whose runtime is meant without --runtime.
     #[arg(
         long,
         global = true,
-        value_name = "unix:///PATH",
-        default_value = "unix:///run/waybill/runtime.sock",
-        value_parser = parse_socket
+        value_name = "DIR",
+        env = "WAYBILL_STATE_DIR",
+        default_value = "/var/lib/waybill"
     )]
-    runtime: PathBuf,
+    state_dir: PathBuf,
 }
 
 const AFTER_HELP: &str = "\
@@ -132,7 +138,8 @@ enum Format {
 pub(crate) fn run(args: Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let socket = Runtime::connect(&args.runtime).await?;
+        let socket = args.runtime.unwrap_or_else(|| runtime_socket(&args.state_dir));
+        let socket = Runtime::connect(&socket).await?;
         match args.command {
             Command::Import { archive, name, pin } => import(socket, archive, name, pin).await,
             Command::BuiltIn { image, mark } => {

@@ -2,13 +2,13 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use jiff::Timestamp;
-use waybill_credential::login;
+use waybill_credential::login::{self, LoginError};
 
 use crate::Outcome;
 
@@ -32,11 +32,26 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut credential = runtime.block_on(login::fetch(&args.socket, PATIENCE))?;
+    let fetched = runtime.block_on(login::fetch(&args.socket, PATIENCE));
+    let mut credential = fetched.map_err(|error| told(error, &args.socket))?;
     if let Some(seconds) = args.renew_after {
         let end = Timestamp::now() + Duration::from_secs(seconds.into());
         credential = login::shorten(&credential, end)?;
     }
     io::stdout().write_all(credential.expose())?;
     Ok(Outcome::Success)
+}
+
+/// Clients show this to people who did not call us, and a cluster that was stopped is what it mostly is.
+fn told(error: LoginError, socket: &Path) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => anyhow!(
+            "the cluster does not run: nobody answers at {}; start it with `waybill up`",
+            socket.display()
+        ),
+        io::ErrorKind::PermissionDenied if !error.is_refusal() => {
+            anyhow!("your user may not use {}; ask whoever runs the cluster", socket.display())
+        }
+        _ => error.into(),
+    }
 }

@@ -16,6 +16,7 @@ mod driver;
 mod encryption;
 mod env;
 mod envfile;
+mod erase;
 mod exec;
 mod gate;
 mod get;
@@ -93,6 +94,7 @@ enum Command {
     Driver(driver::Args),
     Collector(collector::Args),
     Encryption(encryption::Args),
+    Erase(erase::Args),
     Gate(gate::Args),
     Agent(agent::Args),
     Install(install::Args),
@@ -174,6 +176,7 @@ impl Cli {
             Command::Encryption(args) => encryption::run(args),
             Command::Env(args) => env::run(&args),
             Command::Envfile(args) => envfile::run(args),
+            Command::Erase(args) => erase::run(&args),
             Command::Exec(args) => exec::run(args),
             Command::Gate(args) => gate::run(args),
             Command::Get(args) => get::run(&args),
@@ -213,6 +216,7 @@ impl Command {
             | Self::Version(_) => false,
             Self::Encryption(_)
             | Self::Envfile(_)
+            | Self::Erase(_)
             | Self::Hello(_)
             | Self::Image(_)
             | Self::Login(_) => false,

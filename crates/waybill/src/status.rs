@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// State directory of `waybill up`.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]
+    #[arg(long, value_name = "DIR", env = "WAYBILL_STATE_DIR", default_value = "/var/lib/waybill")]
     state_dir: PathBuf,
 
     /// How to print.
@@ -64,8 +64,9 @@ struct Part {
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let state_dir = trusted_directory(&args.state_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut parts = vec![supervisor(&state_dir)];
-    parts.extend(runtime.block_on(ask(&state_dir)));
+    let up = supervisor(&state_dir);
+    let parts = runtime.block_on(ask(&state_dir, up.ready));
+    let parts: Vec<_> = [up].into_iter().chain(parts).collect();
     let sizes = sizes::of(&state_dir);
     let text = match args.output {
         Output::Json => escaped(&serde_json::to_string_pretty(&document(&parts, &sizes))?) + "\n",
@@ -106,9 +107,15 @@ fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
     })
 }
 
-async fn ask(state_dir: &Path) -> Vec<Part> {
+/// `is_up` is whether a `waybill up` runs; an API server may also run alone.
+async fn ask(state_dir: &Path, is_up: bool) -> Vec<Part> {
     let mut parts = vec![answers_at("runtime", &runtime_socket(state_dir)).await];
     parts.extend(collector(&state_dir.join(RECORD)));
+    if !is_up && !state_dir.join("run/login.sock").exists() {
+        let told = "does not run".to_owned();
+        parts.push(Part { name: "API server".to_owned(), ready: false, told });
+        return parts;
+    }
     let options = Options { kubeconfig: state_dir.join("kubeconfig"), ..Options::default() };
     let asked = timeout(PATIENCE, api_server(&options)).await;
     match asked.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}"))) {

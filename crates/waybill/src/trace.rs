@@ -106,7 +106,13 @@ pub(crate) struct Args {
     output: Output,
 
     /// State directory of `waybill up`, which has the audit log and names the runtime's socket.
-    #[arg(long, global = true, value_name = "DIR", default_value = "/var/lib/waybill")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "WAYBILL_STATE_DIR",
+        default_value = "/var/lib/waybill"
+    )]
     state_dir: PathBuf,
 
     /// The audit log, if it is elsewhere.
@@ -331,7 +337,8 @@ fn audit_log(state_dir: &Path) -> PathBuf {
 /// Under `waybill up` the socket is below the state directory; alone, the runtime has one place.
 pub(crate) fn runtime_socket(state_dir: &Path) -> PathBuf {
     let own = state_dir.join("run/runtime.sock");
-    if own.exists() { own } else { PathBuf::from("/run/waybill/runtime.sock") }
+    let is_up = state_dir.join("up.lock").exists();
+    if is_up || own.exists() { own } else { PathBuf::from("/run/waybill/runtime.sock") }
 }
 
 /// A time that was given, or how long ago it is.

@@ -22,7 +22,7 @@ pub(crate) use self::{
     drivers::{DriverChoice, DriverFlag},
     progress::Progress,
     stack::{Plan, RuntimeChoice, Stack, release},
-    state::host_name,
+    state::{cgroup_root, host_name},
 };
 use crate::{
     Outcome,
@@ -71,7 +71,7 @@ It needs root, namespaces, the overlay file system and cgroups, and says what it
 Logs: STATE/logs/{apiserver,runtime,collector,node,driver-KIND}.log, those of containers below STATE/logs/pods.")]
 pub(crate) struct Args {
     /// Directory for everything; made if it is missing.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/waybill")]
+    #[arg(long, value_name = "DIR", env = "WAYBILL_STATE_DIR", default_value = "/var/lib/waybill")]
     state_dir: PathBuf,
 
     /// Address of the API server. Without it, 127.0.0.1:6443 or the next free port, which is kept.

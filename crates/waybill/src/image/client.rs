@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use tonic::{
     Code, Status,
     transport::{Channel, Endpoint},
@@ -26,9 +26,12 @@ pub(super) struct Runtime {
 impl Runtime {
     pub(super) async fn connect(socket: &Path) -> Result<Self> {
         let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?;
-        let channel = endpoint.connect().await.with_context(|| {
+        // What the transport says of it is that nobody is there, in three ways.
+        let channel = endpoint.connect().await.map_err(|_| {
             let socket = socket.display();
-            format!("cannot reach a runtime at {socket}; start `waybill runtime`, or name another with --runtime")
+            anyhow!(
+                "no runtime answers at {socket}; start `waybill up` or `waybill runtime`, or name another with --state-dir or --runtime"
+            )
         })?;
         Ok(Self { channel })
     }

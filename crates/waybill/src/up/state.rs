@@ -99,14 +99,8 @@ impl State {
         self.dir.join("logs").join(format!("{role}.log"))
     }
 
-    /// The cgroup of all pods, another one for each state directory of a machine.
     pub(super) fn cgroup_root(&self) -> String {
-        if self.dir == Path::new(USUAL) {
-            return "/waybill".to_owned();
-        }
-        let digest = Sha256::digest(self.dir.as_os_str().as_encoded_bytes());
-        let digits: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        format!("/waybill-{digits}")
+        cgroup_root(&self.dir)
     }
 
     /// What the last start kept; nothing if there was none.
@@ -128,6 +122,16 @@ impl State {
 /// Where the runtime has its tmpfs.
 pub(super) fn runtime_run_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("run/runtime")
+}
+
+/// The cgroup of all pods, another one for each state directory of a machine.
+pub(crate) fn cgroup_root(state_dir: &Path) -> String {
+    if state_dir == Path::new(USUAL) {
+        return "/waybill".to_owned();
+    }
+    let digest = Sha256::digest(state_dir.as_os_str().as_encoded_bytes());
+    let digits: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("/waybill-{digits}")
 }
 
 /// A reader never sees half of it.

@@ -11,6 +11,7 @@ mod csi_alerts;
 mod driver;
 mod encryption;
 mod envfile;
+mod erase;
 mod etcd;
 mod gate;
 mod gate_sessions;
