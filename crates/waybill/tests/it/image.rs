@@ -161,7 +161,7 @@ fn without_a_runtime_there_is_advice() {
     let ran = Dir::new().run(&["image", "--runtime", "/nowhere/socket", "ls"]);
     assert_eq!(ran.code, 1);
     assert!(
-        ran.stderr.starts_with("error: cannot reach a runtime at /nowhere/socket; start"),
+        ran.stderr.starts_with("error: no runtime answers at /nowhere/socket; start"),
         "{ran:?}"
     );
 }
